@@ -112,11 +112,11 @@ use self::claim_dispatcher::ClaimDispatcher;
 use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
 use self::instances::Instances;
-use self::lease_recorder::{LeaseRecorder, Unobserved};
+use self::lease_recorder::LeaseRecorder;
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
-use self::operator::{BatchPlaces, OperationRunner};
+use self::operator::{MAX_BATCHES, OperationRunner};
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::retention::Retention;
@@ -126,7 +126,7 @@ use self::steady_clock::SteadyClock;
 use self::store_health::StoreHealth;
 use self::undelivered::LeasedQueue;
 use self::wakeups::Wakeups;
-use self::write_operations::GroupCommitTasks;
+use self::write_operations::{GroupCommitTasks, WriteOperations};
 use crate::config::{self, Config, Limits, Polling};
 use crate::span::Spans;
 
@@ -139,7 +139,6 @@ pub struct Broker {
     budgets: Arc<Budgets>,
     ledger: Arc<Ledger>,
     queues: Vec<Queue>,
-    index_by_name: HashMap<String, QueueIndex>,
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
     steady_clock: Arc<SteadyClock>,
@@ -231,7 +230,7 @@ impl Default for Observers {
     fn default() -> Self {
         Self {
             operations: Arc::new(|_, _, _, _| ()),
-            leases: Arc::new(Unobserved),
+            leases: Arc::new(()),
             spans: Spans::default(),
         }
     }
@@ -317,7 +316,6 @@ impl Broker {
             budgets: Arc::new(Budgets::new(config.budgets)),
             ledger: Ledger::new(config.max_connections),
             queues: Vec::with_capacity(queues.len()),
-            index_by_name: HashMap::with_capacity(queues.len()),
             store_health,
             metrics,
             steady_clock: Arc::new(SteadyClock::new(config.clock_trust)),
@@ -368,7 +366,6 @@ impl Broker {
             };
             broker.tasks.spawn(monitor.run(broker.stop.clone()));
             broker.queues.push(queue);
-            broker.index_by_name.insert(spec.name.clone(), index);
         }
         broker
     }
@@ -382,7 +379,7 @@ impl Broker {
         config: &BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
-        let (store, tasks) = (&self.lease_operations, &self.group_commit_tasks);
+        let store = &self.lease_operations;
         let wakeups = wakeups_by_queue[index.0].clone();
         let reaper = Reaper {
             store: store.clone(),
@@ -397,24 +394,26 @@ impl Broker {
         };
         self.tasks.spawn(reaper.run(self.stop.clone()));
         if spec.keep_for.shortest().is_some() {
-            let retention = Retention::new(
-                self.store.clone(),
-                self.store_health.clone(),
-                self.metrics.clone(),
-                index,
-                spec,
-                self.steady_clock.clone(),
-            );
+            let retention = Retention {
+                store: self.store.clone(),
+                health: self.store_health.clone(),
+                metrics: self.metrics.clone(),
+                queue: index,
+                queue_name: spec.name.clone(),
+                keep_for: spec.keep_for,
+                clock: self.steady_clock.clone(),
+                broker: Uuid::new_v4(),
+            };
             self.tasks.spawn(retention.run(self.stop.clone()));
         }
-        let settlements = write_operations::settle(
-            tasks,
-            store.clone(),
-            index,
-            spec,
-            wakeups_by_queue.clone(),
+        let writes = WriteOperations {
+            tasks: &self.group_commit_tasks,
+            store: store.clone(),
+            queue: index,
+            wakeups: wakeups_by_queue.clone(),
             spans,
-        );
+        };
+        let settlements = writes.settle(spec);
         let leased_queue = LeasedQueue {
             name: spec.name.clone(),
             columns: self.store.columns(index),
@@ -436,35 +435,15 @@ impl Broker {
             spans.of(Operation::Claim),
             self.draining.clone(),
         );
-        let budgets = &self.budgets;
         Queue {
             index,
             last_refresh: Arc::default(),
             claims,
-            heartbeats: write_operations::heartbeat(tasks, store.clone(), index, spans),
+            heartbeats: writes.heartbeat(),
             settlements,
-            claim_releases: write_operations::release_claims(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-            ),
-            enqueues_once: write_operations::enqueue_once(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-            ),
-            enqueues: write_operations::enqueue(
-                tasks,
-                store.clone(),
-                index,
-                wakeups.clone(),
-                spans,
-                budgets.clone(),
-            ),
+            claim_releases: writes.release_claims(),
+            enqueues_once: writes.enqueue_once(),
+            enqueues: writes.enqueue(self.budgets.clone()),
             wakeups,
             spec: spec.clone(),
         }
@@ -581,7 +560,7 @@ impl Broker {
             leases: Some(self.leases.clone()),
             broker: identity.id,
             drain: self.told_to_drain.clone(),
-            batches: BatchPlaces::default(),
+            batches: Semaphore::new(MAX_BATCHES),
         };
         self.spawn_until_handed_over(runner.run(self.stop.clone()));
         let names = self.operator.queue_names().map(str::to_owned).collect();
@@ -660,8 +639,7 @@ impl Broker {
     }
 
     fn queue(&self, name: &str) -> Result<&Queue, Error> {
-        let index = self.index_by_name.get(name);
-        let index = index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
+        let (index, _) = self.operator.queue(name)?;
         Ok(&self.queues[index.0])
     }
 

@@ -50,6 +50,7 @@ use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_du
 pub use self::sources::{Sources, is_setting};
 pub use self::store::{Store, StoreKind};
 pub use self::telemetry::{Destination, OtlpProtocol, PerQueue, Signal, Telemetry};
+pub(crate) use self::tls::is_trust_domain;
 pub use self::tls::{ClientCertificates, Tls, TlsVersion};
 pub use self::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};
 

@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::access::Lost;
 pub use self::access::{Access, Presented, Refusal, RefusalKind};
 pub use self::certificate_names::CertificateNames;
-pub use self::identity::{Identity, OverLimit, WaitingPlace};
+pub use self::identity::{Identity, OverLimit};
 pub use self::issuer::KeyCounts;
 pub use self::login::Login;
 pub use self::rights::{Rights, Rpc, RpcService};

@@ -45,7 +45,7 @@ fn add_caller(callers: &mut BTreeMap<u32, Json>, caller: &Arc<CallSource>, kind:
     callers.entry(number).or_insert_with(|| {
         let held = SharedBudget::ALL.map(|budget| {
             let held = caller.held(budget).load(Ordering::Relaxed);
-            (budget.setting().to_owned(), json!(held))
+            (budget.name().to_owned(), json!(held))
         });
         json!({ "caller": number, kind: name, "holds": Map::from_iter(held) })
     });

@@ -11,13 +11,10 @@ use lease_broker_store::{CancelResults, Cancellation, Cancelled, CancelledLease,
 use super::Broker;
 use super::call_context::CallContext;
 use super::error::Error;
-use super::limits::{MAX_ERROR_LENGTH, check_delay};
+use super::limits::{cancel_reason, check_cancel_delay};
 use super::operation_metrics::Operation;
 use super::requests::CancelRequest;
 use lease_broker_model::trace_context::Span;
-
-/// The reason that is stored if the caller gives none.
-const DEFAULT_REASON: &str = "the lease was cancelled";
 
 /// A cancellation whose request was checked.
 pub(super) struct CheckedCancel {
@@ -40,13 +37,7 @@ impl CheckedCancel {
         call: Option<Span>,
     ) -> Result<Self, Error> {
         let delay = request.delay.unwrap_or_default();
-        check_delay(|| "delay".to_owned(), delay)?;
-        if request.dead_letter && !delay.is_zero() {
-            return Err(Error::invalid(
-                "delay",
-                "cannot be combined with dead_letter",
-            ));
-        }
+        check_cancel_delay("delay", delay, request.dead_letter)?;
         let mut seen = HashSet::new();
         let mut leases = Vec::new();
         let mut entries = Vec::with_capacity(request.leases.len());
@@ -66,17 +57,12 @@ impl CheckedCancel {
             };
             entries.push(entry);
         }
-        let reason: String = request.reason.chars().take(MAX_ERROR_LENGTH).collect();
         Ok(Self {
             leases: leases.into(),
             cancellation: Cancellation {
                 delay,
                 dead_letter: request.dead_letter,
-                reason: if reason.is_empty() {
-                    DEFAULT_REASON.to_owned()
-                } else {
-                    reason
-                },
+                reason: cancel_reason(&request.reason),
                 call,
             },
             entries,

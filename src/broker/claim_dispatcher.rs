@@ -316,7 +316,7 @@ impl DispatcherTask {
         }
         let budgets = &self.leased_queue.budgets;
         if !claim.status.place.start_waiting(budgets) {
-            let refused = Err(budgets.overload.refuse("waiting_claims"));
+            let refused = Err(budgets.refuse("waiting_claims"));
             claim.answer(refused, None, &self.leased_queue);
             return;
         }

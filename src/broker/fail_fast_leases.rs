@@ -267,7 +267,6 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio_util::task::TaskTracker;
 
-    use super::super::lease_recorder::Unobserved;
     use super::super::lease_tracer::LeaseTracer;
     use super::super::operation_metrics::OperationMetrics;
     use super::super::queue_counters::LeaseEnd;
@@ -328,7 +327,7 @@ mod tests {
                 *store.secret(),
                 vec!["work".to_owned()],
             )),
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(()),
             tasks: TaskTracker::new(),
         })
     }

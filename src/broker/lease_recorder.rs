@@ -12,6 +12,7 @@ use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::millis::duration_between;
+use lease_broker_model::trace_context::Span;
 use lease_broker_store::{
     AppliedBatch, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EndedLease,
     Ending, FollowUp, LatestTime, Leases, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
@@ -28,30 +29,20 @@ use super::queue_counters::{LeaseCall, LeaseEnd, end_of};
 /// Receives the durations of leases. Each method must return at once.
 pub trait LeaseObserver: Send + Sync {
     /// A lease has ended after this duration.
-    fn held(&self, queue: QueueIndex, end: LeaseEnd, duration: Duration);
+    fn held(&self, _queue: QueueIndex, _end: LeaseEnd, _duration: Duration) {}
 
     /// An item was leased this long after it had become ready.
-    fn waited(&self, queue: QueueIndex, duration: Duration);
+    fn waited(&self, _queue: QueueIndex, _duration: Duration) {}
 
     /// The reaper has ended a lease this long after it had expired.
-    fn reaped(&self, queue: QueueIndex, delay: Duration);
+    fn reaped(&self, _queue: QueueIndex, _delay: Duration) {}
 
     /// A claim on a queue with groups or limits had to wait this long for claims of other brokers.
-    fn waited_for_turn(&self, queue: QueueIndex, duration: Duration);
+    fn waited_for_turn(&self, _queue: QueueIndex, _duration: Duration) {}
 }
 
 /// Observes nothing.
-pub(super) struct Unobserved;
-
-impl LeaseObserver for Unobserved {
-    fn held(&self, _: QueueIndex, _: LeaseEnd, _: Duration) {}
-
-    fn waited(&self, _: QueueIndex, _: Duration) {}
-
-    fn reaped(&self, _: QueueIndex, _: Duration) {}
-
-    fn waited_for_turn(&self, _: QueueIndex, _: Duration) {}
-}
+impl LeaseObserver for () {}
 
 /// Runs the operations on leases.
 pub(super) struct LeaseRecorder {
@@ -146,7 +137,8 @@ impl LeaseRecorder {
                     .settled(queue, settlement, result, owner, settled.time);
             }
             let undelivered = undelivered(&settlements, &settled.results);
-            this.released(queue, &settled.released, &undelivered);
+            let reason = |ended: &EndedLease| undelivered.get(&ended.lease.token).copied();
+            this.released(queue, &settled.released, reason);
             Ok(settled)
         })
         .await
@@ -161,7 +153,7 @@ impl LeaseRecorder {
         let this = self.clone();
         self.run(async move {
             let released = this.store.release_claims(queue, tokens).await?;
-            this.released(queue, &released.ended, &Undelivered::default());
+            this.released(queue, &released.ended, |_| None);
             Ok(released)
         })
         .await
@@ -180,11 +172,8 @@ impl LeaseRecorder {
             let keys = leases.iter().map(|lease| lease.key.clone()).collect();
             this.note_cancelled(queue, keys).await?;
             let cancelled = this.store.cancel(queue, leases, cancellation).await?;
-            this.metrics.queue(queue).add_cancelled(&cancelled.results);
-            this.observe_ended(queue, &cancelled.ended, LeaseEnd::Cancelled);
-            this.tracer
-                .ended(queue, &cancelled.ended, LeaseEnd::Cancelled, call);
-            this.released(queue, &cancelled.released, &Undelivered::default());
+            this.cancelled(queue, &cancelled.ended, call);
+            this.released(queue, &cancelled.released, |_| None);
             Ok(cancelled)
         })
         .await
@@ -205,11 +194,15 @@ impl LeaseRecorder {
 
     /// Records leases that a batch of an operation on many items has ended.
     pub(super) fn ended_by_operation(&self, queue: QueueIndex, applied: &AppliedBatch) {
-        let ended = &applied.ended;
-        self.metrics.queue(queue).add_cancelled_leases(ended);
-        self.observe_ended(queue, ended, LeaseEnd::Cancelled);
-        self.tracer.ended(queue, ended, LeaseEnd::Cancelled, None);
-        self.released(queue, &applied.released, &Undelivered::default());
+        self.cancelled(queue, &applied.ended, None);
+        self.released(queue, &applied.released, |_| None);
+    }
+
+    /// Records leases that were cancelled. `call`: the span of the call that asked for it, if it is recorded.
+    fn cancelled(&self, queue: QueueIndex, leases: &[EndedLease], call: Option<Span>) {
+        self.metrics.queue(queue).add_cancelled(leases);
+        self.observe_ended(queue, leases, LeaseEnd::Cancelled);
+        self.tracer.cancelled(queue, leases, call);
     }
 
     /// Ends expired leases. See [`Leases::reap`].
@@ -237,23 +230,26 @@ impl LeaseRecorder {
                 this.observer.reaped(queue, delay);
             }
             this.tracer.reaped(queue, &reaped, start);
-            this.released(queue, &reaped.released, &Undelivered::default());
+            this.released(queue, &reaped.released, |_| None);
             Ok(reaped)
         })
         .await
     }
 
     /// Records leases that were released without their lease ids: by the request id of their claim, or together with an earlier lease
-    /// of their run. `undelivered`: the claims whose leases reached no worker.
-    fn released(&self, queue: QueueIndex, leases: &[EndedLease], undelivered: &Undelivered) {
-        let end = LeaseEnd::Released;
-        let reason = |ended: &EndedLease| undelivered.get(&ended.lease.token).copied();
+    /// of their run. `reason`: why the broker itself has released one, because it reached no worker.
+    fn released(
+        &self,
+        queue: QueueIndex,
+        leases: &[EndedLease],
+        reason: impl Fn(&EndedLease) -> Option<ReleaseReason>,
+    ) {
         let counters = self.metrics.queue(queue);
-        counters.add_ended(end, leases.len());
-        for reason in leases.iter().filter_map(reason) {
+        counters.add_ended(LeaseEnd::Released, leases.len());
+        for reason in leases.iter().filter_map(&reason) {
             counters.undelivered[reason as usize].add(1);
         }
-        self.observe_ended(queue, leases, end);
+        self.observe_ended(queue, leases, LeaseEnd::Released);
         self.tracer.released(queue, leases, reason);
     }
 
@@ -327,12 +323,9 @@ impl LeaseRecorder {
     }
 }
 
-/// The claims whose leases reached no worker, by their tokens, with the reason.
-type Undelivered = HashMap<Uuid, ReleaseReason>;
-
-/// Returns the claims whose leases these settlements have released because they reached no worker. The store releases the later leases of
-/// a run with the first one, and the claim tells for which reason.
-fn undelivered(settlements: &[Settlement], results: &[Settled]) -> Undelivered {
+/// Returns the tokens of the claims whose leases these settlements have released because they reached no worker, with the reason. The
+/// store releases the later leases of a run with the first one, and the claim tells for which reason.
+fn undelivered(settlements: &[Settlement], results: &[Settled]) -> HashMap<Uuid, ReleaseReason> {
     let applied = settlements.iter().zip(results);
     let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
     let claims = applied.filter_map(|(settlement, _)| {

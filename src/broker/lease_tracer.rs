@@ -232,17 +232,11 @@ impl LeaseTracer {
         }
     }
 
-    /// Reports leases that an operation ended without their lease ids.
-    /// `call`: the span of the call that asked for it, if it is recorded.
-    pub(super) fn ended(
-        &self,
-        queue: QueueIndex,
-        leases: &[EndedLease],
-        end: LeaseEnd,
-        call: Option<Span>,
-    ) {
+    /// Reports leases that were cancelled. `call`: the span of the call that asked for it, if it is recorded.
+    pub(super) fn cancelled(&self, queue: QueueIndex, leases: &[EndedLease], call: Option<Span>) {
         if self.is_wanted() {
-            self.emit_ended(queue, leases, end, call.map(settled_by), |_| None);
+            let link = call.map(settled_by);
+            self.emit_ended(queue, leases, LeaseEnd::Cancelled, link, |_| None);
         }
     }
 

@@ -109,6 +109,29 @@ pub(super) fn check_delay(field: impl FnOnce() -> String, delay: Duration) -> Re
     check_max(field, delay, MAX_DELAY)
 }
 
+/// Checks the delay of items whose leases are cancelled.
+pub(super) fn check_cancel_delay(
+    field: &str,
+    delay: Duration,
+    dead_letter: bool,
+) -> Result<(), Error> {
+    check_delay(|| field.to_owned(), delay)?;
+    if dead_letter && !delay.is_zero() {
+        return Err(Error::invalid(field, "cannot be combined with dead_letter"));
+    }
+    Ok(())
+}
+
+/// Returns the reason of a cancellation. A text stands for one that the caller has not given.
+pub(super) fn cancel_reason(given: &str) -> String {
+    let given = if given.is_empty() {
+        "the lease was cancelled"
+    } else {
+        given
+    };
+    given.chars().take(MAX_ERROR_LENGTH).collect()
+}
+
 fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> Result<(), Error> {
     if value > max {
         let [value, max] = [value, max].map(humantime::format_duration);

@@ -16,6 +16,7 @@ mod runner;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
@@ -27,7 +28,7 @@ pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
 pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
 pub use self::queues::QueueState;
-pub(super) use self::runner::{BatchPlaces, OperationRunner};
+pub(super) use self::runner::{MAX_BATCHES, OperationRunner};
 use super::error::Error;
 use super::wakeups::Wakeups;
 
@@ -106,7 +107,11 @@ impl Operator {
         self.queue(queue).map(|(_, spec)| spec)
     }
 
-    fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
+    /// Returns a queue by its name.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub(super) fn queue(&self, name: &str) -> Result<(QueueIndex, &QueueSpec), Error> {
         let index = self.index_by_name.get(name);
         let index = *index.ok_or_else(|| Error::QueueNotFound(name.to_owned()))?;
         Ok((index, &self.queues[index.0]))
@@ -117,8 +122,11 @@ impl Operator {
         self.store.as_ref().ok_or_else(read_only)
     }
 
-    fn wakeups(&self, queue: QueueIndex) -> Option<&Arc<Wakeups>> {
-        self.wakeups.get(queue.0)
+    /// Notes that items of a queue are ready after this time. If there is a broker, its claims that wait get them.
+    fn wake(&self, queue: QueueIndex, delay: Duration) {
+        if let Some(wakeups) = self.wakeups.get(queue.0) {
+            wakeups.notify_item_ready_in(delay);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::named_enum;
-use lease_broker_store::{Cancelled, EndedLease, Ending, Reaped, Renewed, Settled, Settlement};
+use lease_broker_store::{EndedLease, Ending, Reaped, Renewed, Settled, Settlement};
 use parking_lot::Mutex;
 
 use super::held_back::HeldBack;
@@ -204,34 +204,21 @@ impl QueueCounters {
         }
     }
 
-    /// Counts the results of a store operation that cancelled leases.
-    pub(super) fn add_cancelled(&self, results: &[Cancelled]) {
-        let states = || {
-            results.iter().filter_map(|result| match result {
-                Cancelled::Ended { state, .. } => Some(*state),
-                _ => None,
-            })
-        };
-        self.add_ended(LeaseEnd::Cancelled, states().count());
-        let dead = states().filter(|state| *state == State::Dead);
-        self.dead_by_cancellation.add(dead.count());
-    }
-
-    /// Counts leases that an operation on many items has cancelled.
-    pub(super) fn add_cancelled_leases(&self, ended: &[EndedLease]) {
-        self.add_ended(LeaseEnd::Cancelled, ended.len());
-        let dead = ended.iter().filter(|lease| lease.state == State::Dead);
-        self.dead_by_cancellation.add(dead.count());
+    /// Counts leases that were cancelled.
+    pub(super) fn add_cancelled(&self, leases: &[EndedLease]) {
+        self.add_ended(LeaseEnd::Cancelled, leases.len());
+        self.dead_by_cancellation.add(count_dead(leases));
     }
 
     /// Counts the result of a run of the reaper.
     pub(super) fn add_reaped(&self, reaped: &Reaped) {
         self.add_ended(LeaseEnd::Expired, reaped.expired.len());
-        let dead = reaped
-            .expired
-            .iter()
-            .filter(|item| item.state == State::Dead);
-        self.dead_by_expiry.add(dead.count());
+        self.dead_by_expiry.add(count_dead(&reaped.expired));
         self.promoted.add(reaped.promoted);
     }
+}
+
+fn count_dead(leases: &[EndedLease]) -> usize {
+    let dead = leases.iter().filter(|lease| lease.state == State::Dead);
+    dead.count()
 }

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker_model::queue::{KeepFor, QueueSpec};
+use lease_broker_model::queue::KeepFor;
 use lease_broker_store::{
     LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
 };
@@ -174,16 +174,16 @@ async fn rest(work: Duration) {
 
 /// The state of a queue's retention task.
 pub(super) struct Retention {
-    store: Arc<dyn Upkeep>,
-    health: Arc<StoreHealth>,
-    metrics: Arc<OperationMetrics>,
-    queue: QueueIndex,
+    pub(super) store: Arc<dyn Upkeep>,
+    pub(super) health: Arc<StoreHealth>,
+    pub(super) metrics: Arc<OperationMetrics>,
+    pub(super) queue: QueueIndex,
     /// The queue's name, for the log.
-    queue_name: String,
-    keep_for: KeepFor,
-    clock: Arc<SteadyClock>,
+    pub(super) queue_name: String,
+    pub(super) keep_for: KeepFor,
+    pub(super) clock: Arc<SteadyClock>,
     /// The id of this broker, which holds the turns.
-    broker: Uuid,
+    pub(super) broker: Uuid,
 }
 
 /// The rows that a walk deleted.
@@ -194,26 +194,6 @@ struct Deleted {
 }
 
 impl Retention {
-    pub(super) fn new(
-        store: Arc<dyn Upkeep>,
-        health: Arc<StoreHealth>,
-        metrics: Arc<OperationMetrics>,
-        queue: QueueIndex,
-        spec: &QueueSpec,
-        clock: Arc<SteadyClock>,
-    ) -> Self {
-        Self {
-            store,
-            health,
-            metrics,
-            queue,
-            queue_name: spec.name.clone(),
-            keep_for: spec.keep_for,
-            clock,
-            broker: Uuid::new_v4(),
-        }
-    }
-
     /// Runs the task until `stop` is cancelled.
     pub(super) async fn run(self, stop: CancellationToken) {
         // A walk stops between two steps. What it has deleted stays deleted.

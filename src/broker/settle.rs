@@ -99,17 +99,14 @@ impl Broker {
             .map(|(index, (queue, item))| {
                 check_delay(|| format!("follow_ups[{index}].item.delay"), item.delay)
                     .map_err(Error::into_refusal)?;
-                let queue = self.index_by_name.get(&queue).ok_or_else(|| {
+                let (queue, _) = self.operator.queue(&queue).map_err(|_| {
                     let text = format!("queue {} is not configured", Quoted(&queue));
                     Refusal {
                         field: Some(format!("follow_ups[{index}].queue")),
                         problem: Problem::new(ProblemKind::QueueNotFound, text),
                     }
                 })?;
-                Ok(FollowUp {
-                    queue: *queue,
-                    item,
-                })
+                Ok(FollowUp { queue, item })
             })
             .collect()
     }

@@ -1,11 +1,12 @@
 //! The group commits of a queue's heartbeats, settlements, releases of whole claims, and new items.
 //!
-//! Each function connects a [`GroupCommit`] to one method of the store. After an operation succeeds, the tasks that its
+//! Each method connects a [`GroupCommit`] to one method of the store. After an operation succeeds, the tasks that its
 //! effects concern are woken: the claim dispatcher if items are ready, the reaper if something falls due earlier.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
@@ -44,42 +45,49 @@ impl GroupCommitTasks {
     }
 }
 
-/// Starts the group commit of a queue's heartbeats.
-pub(super) fn heartbeat(
-    tasks: &GroupCommitTasks,
-    store: Arc<dyn Leases>,
-    queue: QueueIndex,
-    spans: &QueueSpans,
-) -> GroupCommit<Renewal, Renewed> {
-    GroupCommit::spawn(
-        &tasks.tasks,
-        &tasks.close,
-        store.concurrency(),
-        spans.of(Operation::Heartbeat),
-        None,
-        move |renewals| {
-            let store = store.clone();
-            async move { store.heartbeat(queue, renewals).await }.boxed()
-        },
-    )
+/// Starts the group commits of a queue.
+pub(super) struct WriteOperations<'a> {
+    pub(super) tasks: &'a GroupCommitTasks,
+    pub(super) store: Arc<dyn Leases>,
+    pub(super) queue: QueueIndex,
+    /// Those of every queue, by [`QueueIndex`], because a completion can add items to other queues.
+    pub(super) wakeups: Arc<[Arc<Wakeups>]>,
+    pub(super) spans: &'a QueueSpans,
 }
 
-/// Starts the group commit of a queue's releases of whole claims. An item is the token of a claim, and its result is the
-/// number of released leases.
-pub(super) fn release_claims(
-    tasks: &GroupCommitTasks,
-    store: Arc<dyn Leases>,
-    queue: QueueIndex,
-    wakeups: Arc<Wakeups>,
-    spans: &QueueSpans,
-) -> GroupCommit<Uuid, Result<usize, Refusal>> {
-    GroupCommit::spawn(
-        &tasks.tasks,
-        &tasks.close,
-        store.concurrency(),
-        spans.of(Operation::Settle),
-        None,
-        move |tokens: Arc<[Uuid]>| {
+impl WriteOperations<'_> {
+    /// Starts a group commit. With `budgets`, calls that have waited too long are refused.
+    fn spawn<I: Clone + Send + Sync + 'static, R: Send + 'static>(
+        &self,
+        operation: Operation,
+        budgets: Option<Arc<Budgets>>,
+        run: impl Fn(Arc<[I]>) -> BoxFuture<'static, Result<Vec<R>, StoreError>> + Send + Sync + 'static,
+    ) -> GroupCommit<I, R> {
+        let GroupCommitTasks { tasks, close } = self.tasks;
+        let (concurrency, spans) = (self.store.concurrency(), self.spans.of(operation));
+        GroupCommit::spawn(tasks, close, concurrency, spans, budgets, run)
+    }
+
+    /// Returns the store, the queue and its wake-ups.
+    fn parts(&self) -> (Arc<dyn Leases>, QueueIndex, Arc<Wakeups>) {
+        let wakeups = self.wakeups[self.queue.0].clone();
+        (self.store.clone(), self.queue, wakeups)
+    }
+
+    /// Starts the group commit of heartbeats.
+    pub(super) fn heartbeat(&self) -> GroupCommit<Renewal, Renewed> {
+        let (store, queue, _) = self.parts();
+        self.spawn(Operation::Heartbeat, None, move |renewals| {
+            let store = store.clone();
+            async move { store.heartbeat(queue, renewals).await }.boxed()
+        })
+    }
+
+    /// Starts the group commit of releases of whole claims. An item is the token of a claim, and its result is the number of released
+    /// leases.
+    pub(super) fn release_claims(&self) -> GroupCommit<Uuid, Result<usize, Refusal>> {
+        let (store, queue, wakeups) = self.parts();
+        self.spawn(Operation::Settle, None, move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
                 let released = store.release_claims(queue, tokens).await?;
@@ -93,26 +101,13 @@ pub(super) fn release_claims(
                 Ok(counts)
             }
             .boxed()
-        },
-    )
-}
+        })
+    }
 
-/// Starts the group commit of a queue's new items. Under overload it refuses calls.
-pub(super) fn enqueue(
-    tasks: &GroupCommitTasks,
-    store: Arc<dyn Leases>,
-    queue: QueueIndex,
-    wakeups: Arc<Wakeups>,
-    spans: &QueueSpans,
-    budgets: Arc<Budgets>,
-) -> GroupCommit<NewItem, Key> {
-    GroupCommit::spawn(
-        &tasks.tasks,
-        &tasks.close,
-        store.concurrency(),
-        spans.of(Operation::Enqueue),
-        Some(budgets),
-        move |items: Arc<[NewItem]>| {
+    /// Starts the group commit of new items. Under overload it refuses calls.
+    pub(super) fn enqueue(&self, budgets: Arc<Budgets>) -> GroupCommit<NewItem, Key> {
+        let (store, queue, wakeups) = self.parts();
+        let run = move |items: Arc<[NewItem]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
             async move {
                 let keys = store.enqueue(queue, items.clone()).await?;
@@ -122,70 +117,53 @@ pub(super) fn enqueue(
                 Ok(keys)
             }
             .boxed()
-        },
-    )
-}
+        };
+        self.spawn(Operation::Enqueue, Some(budgets), run)
+    }
 
-/// Starts the task for a queue's new items with request ids. An item of a call is a whole request.
-///
-/// Each request is one operation of the store, because a transaction remembers one request. Those of a call group run at the
-/// same time, up to [`MAX_CONCURRENT_REQUESTS`]. So a request that is sent again fails no other.
-pub(super) fn enqueue_once(
-    tasks: &GroupCommitTasks,
-    store: Arc<dyn Leases>,
-    queue: QueueIndex,
-    wakeups: Arc<Wakeups>,
-    spans: &QueueSpans,
-) -> GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>> {
-    GroupCommit::spawn(
-        &tasks.tasks,
-        &tasks.close,
-        Concurrency::Parallel(1),
-        spans.of(Operation::Enqueue),
-        None,
-        move |requests: Arc<[Arc<EnqueueOnce>]>| {
-            let (store, wakeups) = (store.clone(), wakeups.clone());
-            async move {
-                let add = |request: Arc<EnqueueOnce>| {
-                    let (store, wakeups) = (store.clone(), wakeups.clone());
-                    async move {
-                        let outcome = store.enqueue_once(queue, request.clone()).await?;
-                        if let EnqueuedOnce::Added(_) = outcome {
-                            for item in &request.items {
-                                wakeups.notify_item_ready_in(item.delay);
+    /// Starts the task for new items with request ids. An item of a call is a whole request.
+    ///
+    /// Each request is one operation of the store, because a transaction remembers one request. Those of a call group run at the
+    /// same time, up to [`MAX_CONCURRENT_REQUESTS`]. So a request that is sent again fails no other.
+    pub(super) fn enqueue_once(
+        &self,
+    ) -> GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>> {
+        let (store, queue, wakeups) = self.parts();
+        GroupCommit::spawn(
+            &self.tasks.tasks,
+            &self.tasks.close,
+            Concurrency::Parallel(1),
+            self.spans.of(Operation::Enqueue),
+            None,
+            move |requests: Arc<[Arc<EnqueueOnce>]>| {
+                let (store, wakeups) = (store.clone(), wakeups.clone());
+                async move {
+                    let add = |request: Arc<EnqueueOnce>| {
+                        let (store, wakeups) = (store.clone(), wakeups.clone());
+                        async move {
+                            let outcome = store.enqueue_once(queue, request.clone()).await?;
+                            if let EnqueuedOnce::Added(_) = outcome {
+                                for item in &request.items {
+                                    wakeups.notify_item_ready_in(item.delay);
+                                }
                             }
+                            Ok(outcome)
                         }
-                        Ok(outcome)
-                    }
-                };
-                let operations: Vec<_> = requests.iter().cloned().map(add).collect();
-                let outcomes = stream::iter(operations).buffered(MAX_CONCURRENT_REQUESTS);
-                Ok(outcomes.collect().await)
-            }
-            .boxed()
-        },
-    )
-}
+                    };
+                    let operations: Vec<_> = requests.iter().cloned().map(add).collect();
+                    let outcomes = stream::iter(operations).buffered(MAX_CONCURRENT_REQUESTS);
+                    Ok(outcomes.collect().await)
+                }
+                .boxed()
+            },
+        )
+    }
 
-/// Starts the group commit of a queue's settlements.
-///
-/// `wakeups` holds those of every queue, by [`QueueIndex`], because a completion can add items to other queues.
-pub(super) fn settle(
-    tasks: &GroupCommitTasks,
-    store: Arc<dyn Leases>,
-    queue: QueueIndex,
-    spec: &QueueSpec,
-    wakeups: Arc<[Arc<Wakeups>]>,
-    spans: &QueueSpans,
-) -> GroupCommit<Settlement, Settled> {
-    let (on_complete, takes_turns) = (spec.on_complete.clone(), spec.takes_turns());
-    GroupCommit::spawn(
-        &tasks.tasks,
-        &tasks.close,
-        store.concurrency(),
-        spans.of(Operation::Settle),
-        None,
-        move |settlements: Arc<[Settlement]>| {
+    /// Starts the group commit of settlements.
+    pub(super) fn settle(&self, spec: &QueueSpec) -> GroupCommit<Settlement, Settled> {
+        let (on_complete, takes_turns) = (spec.on_complete.clone(), spec.takes_turns());
+        let (store, queue, wakeups) = (self.store.clone(), self.queue, self.wakeups.clone());
+        let run = move |settlements: Arc<[Settlement]>| {
             let (store, wakeups, on_complete) =
                 (store.clone(), wakeups.clone(), on_complete.clone());
             async move {
@@ -204,8 +182,9 @@ pub(super) fn settle(
                 Ok(results)
             }
             .boxed()
-        },
-    )
+        };
+        self.spawn(Operation::Settle, None, run)
+    }
 }
 
 /// Wakes the tasks that an applied settlement concerns: those of the settled item's queue, and those of the queues that

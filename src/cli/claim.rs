@@ -9,12 +9,13 @@ use lease_broker_proto::{self as proto, HeldBack, UnknownKind};
 use serde_json::Map;
 
 use super::CommandError;
-use super::client_args::{ClientArgs, proto_duration};
+use super::client_args::ClientArgs;
 use super::lease_args::{
     fail_if_lost, outcome_name, read_lease_ids, renewals, state_name, with_results,
 };
 use super::operate::complete;
 use super::output::{Row, json_value, proto_moment, std_duration};
+use crate::grpc::duration_to_proto;
 use crate::process::host_name;
 
 /// Claim items and print their leases
@@ -60,8 +61,8 @@ impl Claim {
             queue: self.queue,
             worker_id: self.worker.unwrap_or_else(default_worker),
             max_items: self.limit,
-            lease_duration: self.lease.map(proto_duration),
-            wait_timeout: self.wait.map(proto_duration),
+            lease_duration: self.lease.map(duration_to_proto),
+            wait_timeout: self.wait.map(duration_to_proto),
             request_id: self.request_id.unwrap_or_default(),
             groups: self.groups,
             max_run: self.max_run,
@@ -163,7 +164,7 @@ impl Heartbeat {
         let request = proto::HeartbeatRequest {
             queue: self.queue,
             renewals: renewals(ids.clone()),
-            lease_duration: self.lease.map(proto_duration),
+            lease_duration: self.lease.map(duration_to_proto),
         };
         let results = client.heartbeat(request).await?.into_inner().results;
         let results = with_results(ids, results)?;

@@ -97,11 +97,3 @@ impl ClientArgs {
         Ok(Connection::new(bearer.authorize(channel), endpoint))
     }
 }
-
-/// Converts a duration to the type of the API.
-pub(super) fn proto_duration(duration: Duration) -> prost_types::Duration {
-    prost_types::Duration {
-        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
-    }
-}

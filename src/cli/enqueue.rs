@@ -14,7 +14,6 @@ use clap_complete::ArgValueCandidates;
 use indicatif::{ProgressBar, ProgressStyle};
 use lease_broker_proto as proto;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
-use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
@@ -23,13 +22,14 @@ use uuid::Uuid;
 use self::batches::Batch;
 use self::run::Run;
 use super::CommandError;
-use super::client_args::{ClientArgs, proto_duration};
+use super::client_args::ClientArgs;
 use super::connection::{Connection, ConnectionError};
 use super::item_file::{Items, csv, jsonl};
 use super::item_input::columns_from_flags;
 use super::operate::complete;
 use super::output::{Row, note, plural};
-use super::stop_requests::stop_signal;
+use super::stop_requests::StopRequests;
+use crate::grpc::duration_to_proto;
 
 /// The pause before a call is sent again, because the service is unavailable. Each further pause is twice as long, up to
 /// the longest one.
@@ -108,7 +108,7 @@ impl Enqueue {
     ) -> Result<(), CommandError> {
         let item = proto::NewItem {
             columns: columns_from_flags(&self.set)?,
-            delay: self.delay.map(proto_duration),
+            delay: self.delay.map(duration_to_proto),
             ..proto::NewItem::default()
         };
         let request = proto::EnqueueRequest {
@@ -134,10 +134,7 @@ impl Enqueue {
         let run = Run::new(file, self.run_id.as_deref())?;
         let bar = progress_bar(file);
         let mut batches = batches::read(self.read(file, &bar)?, self.batch.into(), self.skip);
-        let (mut interrupt, mut terminate) = (
-            stop_signal(SignalKind::interrupt())?,
-            stop_signal(SignalKind::terminate())?,
-        );
+        let mut stop = StopRequests::listen()?;
         let (mut added, mut earlier) = (0, 0);
         loop {
             let add_next = async {
@@ -149,8 +146,7 @@ impl Enqueue {
             };
             let outcome = tokio::select! {
                 outcome = add_next => outcome,
-                _ = interrupt.recv() => return Err(run.interrupted(added)),
-                _ = terminate.recv() => return Err(run.interrupted(added)),
+                () = stop.next() => return Err(run.interrupted(added)),
             };
             let outcome = outcome.map_err(|error| run.with_resume_hint(error, self.skip, added));
             let Some(results) = outcome? else { break };
@@ -205,7 +201,7 @@ impl Enqueue {
         let input = BufReader::new(bar.wrap_read(input));
         let extension = file.extension().map(OsStr::to_ascii_lowercase);
         let extension = extension.as_deref().and_then(OsStr::to_str);
-        let delay = self.delay.map(proto_duration);
+        let delay = self.delay.map(duration_to_proto);
         let format = match (self.format, extension) {
             (Some(format), _) => format,
             (None, Some("csv")) => Format::Csv,

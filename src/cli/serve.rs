@@ -91,22 +91,16 @@ impl Serve {
     }
 
     fn flags(&self) -> Vec<Flag> {
-        let listen = self.listen.iter().map(|listen| Flag {
-            name: "--listen",
-            key: &["server", "listen"],
-            value: listen.as_str().into(),
+        let flags: [(_, &[_], _); 3] = [
+            ("--listen", &["server", "listen"], &self.listen),
+            ("--admin-listen", &["admin", "listen"], &self.admin_listen),
+            ("--log-level", &["log", "level"], &self.log_level),
+        ];
+        let flags = flags.into_iter().filter_map(|(name, key, value)| {
+            let value = value.as_deref()?.into();
+            Some(Flag { name, key, value })
         });
-        let admin_listen = self.admin_listen.iter().map(|listen| Flag {
-            name: "--admin-listen",
-            key: &["admin", "listen"],
-            value: listen.as_str().into(),
-        });
-        let level = self.log_level.iter().map(|level| Flag {
-            name: "--log-level",
-            key: &["log", "level"],
-            value: level.as_str().into(),
-        });
-        listen.chain(admin_listen).chain(level).collect()
+        flags.collect()
     }
 }
 

@@ -8,13 +8,14 @@ use lease_broker_model::text;
 use lease_broker_proto as proto;
 
 use super::CommandError;
-use super::client_args::{ClientArgs, proto_duration};
+use super::client_args::ClientArgs;
 use super::item_input::{columns_from_flags, item_from_text};
 use super::lease_args::{
     fail_if_lost, outcome_name, problem, read_lease_ids, state_name, with_results,
 };
 use super::operate::complete;
 use super::output::{OutputFormat, Row};
+use crate::grpc::duration_to_proto;
 
 /// Arguments of every command that settles leases.
 #[derive(Debug, Args)]
@@ -149,7 +150,7 @@ impl Fail {
         let failures = ids.iter().cloned().map(|lease_id| proto::Failure {
             lease_id,
             error_message: self.error.clone(),
-            retry_delay: self.retry_delay.map(proto_duration),
+            retry_delay: self.retry_delay.map(duration_to_proto),
             dead_letter: self.dead_letter,
             columns: columns.clone(),
             checkpoint: None,
@@ -170,7 +171,7 @@ impl Release {
         let ids = read_lease_ids(self.leases.lease_ids)?;
         let releases = ids.iter().cloned().map(|lease_id| proto::Release {
             lease_id,
-            delay: self.delay.map(proto_duration),
+            delay: self.delay.map(duration_to_proto),
             checkpoint: None,
         });
         let request = proto::ReleaseRequest {

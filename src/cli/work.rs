@@ -5,7 +5,6 @@ mod input;
 mod lines;
 mod outcome;
 mod settings;
-mod stop_signals;
 mod variables;
 mod writer;
 
@@ -26,7 +25,6 @@ use tonic_health::pb::health_client::HealthClient;
 
 use self::child::Child;
 use self::settings::{Mistake, Settings, Variables};
-use self::stop_signals::StopSignals;
 use self::writer::Writer;
 use super::CommandError;
 use super::client_args;
@@ -34,6 +32,7 @@ use super::connect::Attempts;
 use super::connection::{Connection, ConnectionError};
 use super::credential_args::CredentialArgs;
 use super::output::{pass_error_line_on, pass_line_on};
+use super::stop_requests::StopRequests;
 use crate::config::{Log, LogFormat};
 use crate::logging;
 
@@ -163,7 +162,8 @@ impl Work {
         let start_error = |error| CommandError::io(format!("cannot start the worker: {error}"));
         let output = Writer::start(pass_line_on).map_err(start_error)?;
         let errors = Writer::start(pass_error_line_on).map_err(start_error)?;
-        let mut signals = StopSignals::listen().map_err(start_error)?;
+        // A command has a process group of its own, so a terminal that closes does not end it.
+        let mut signals = StopRequests::listen_to_terminal()?;
         let reports = errors.clone();
         let mut worker = Worker::new(addresses.authorities(), self.queue.clone())
             .credentials(credentials)
@@ -220,7 +220,7 @@ impl Work {
 async fn wait_for_end(
     running: &RunningWorker,
     settings: &Settings,
-    signals: &mut StopSignals,
+    signals: &mut StopRequests,
     grace: Duration,
 ) -> Result<(), WorkerError> {
     let mut has_signal = false;

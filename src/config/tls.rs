@@ -103,7 +103,7 @@ impl Tls {
 }
 
 /// Returns whether a text can be the name of a SPIFFE trust domain.
-fn is_trust_domain(name: &str) -> bool {
+pub(crate) fn is_trust_domain(name: &str) -> bool {
     let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
     (1..=255).contains(&name.len()) && name.bytes().all(is_allowed)
 }

@@ -10,13 +10,14 @@ use lease_broker_model::lease_id::LeaseOwner;
 use lease_broker_model::text::log_field;
 use lease_broker_proto as proto;
 use lease_broker_store::Beginning;
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Status};
 
 use super::status;
 use crate::broker::CallContext;
 use crate::call_trace::RecordedCall;
 use crate::config::Role;
-use crate::security::{Identity, OverLimit, Rpc, WaitingPlace};
+use crate::security::{Identity, OverLimit, Rpc};
 
 /// The caller of a call. The guard adds it to the request.
 #[derive(Clone)]
@@ -135,33 +136,22 @@ impl Checks {
 /// waits.
 const PAUSE_WITHOUT_A_PLACE: Duration = Duration::from_secs(1);
 
-/// The limit of the claims of an identity that wait. `None`: there is no limit.
-pub(super) struct WaitingLimit(Option<Arc<Identity>>);
-
-impl WaitingLimit {
-    /// Returns the limit of the caller.
-    pub(super) fn of<T>(request: &Request<T>) -> Self {
-        let caller = request.extensions().get::<Caller>();
-        Self(caller.map(|caller| caller.identity.clone()))
+/// Takes a place for a claim of this identity that waits. If there is none, the claim does not wait. Returns the place, and the time
+/// after which a claim that did not wait should come again if it got no lease. Without it a caller would claim again at once, and so
+/// use up its other limits.
+pub(super) fn waiting_place(
+    identity: Option<&Identity>,
+    wait: &mut Option<Duration>,
+) -> (Option<OwnedSemaphorePermit>, Option<Duration>) {
+    let Some(identity) = identity.filter(|_| wait.is_some()) else {
+        return (None, None);
+    };
+    let place = identity.waiting_place();
+    if place.is_some() {
+        return (place, None);
     }
-
-    /// Takes a place for a claim that waits. If there is none, the claim does not wait. Returns the place, and the time after which a
-    /// claim that did not wait should come again if it got no lease. Without it a caller would claim again at once, and so use up its
-    /// other limits.
-    pub(super) fn take_place(
-        &self,
-        wait: &mut Option<Duration>,
-    ) -> (Option<WaitingPlace>, Option<Duration>) {
-        let Some(identity) = self.0.as_ref().filter(|_| wait.is_some()) else {
-            return (None, None);
-        };
-        let place = identity.waiting_place();
-        if place.is_some() {
-            return (place, None);
-        }
-        *wait = None;
-        (None, Some(PAUSE_WITHOUT_A_PLACE))
-    }
+    *wait = None;
+    (None, Some(PAUSE_WITHOUT_A_PLACE))
 }
 
 /// Reports that a caller has no role for an rpc. Returns the status for the caller. `queue`: the one that the call names. `None`: the

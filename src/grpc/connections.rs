@@ -19,6 +19,7 @@ mod handshakes;
 #[cfg(test)]
 mod hyper_canary;
 mod lifetime;
+mod open_connections;
 mod serve;
 mod streams;
 mod timed_stream;
@@ -43,6 +44,7 @@ use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 pub(super) use self::connection::{Connection, OpenStream};
 use self::lifetime::LifetimeLimits;
+pub(super) use self::open_connections::OpenConnections;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
 use super::connection_counts::{ConnectionCounts, RefusedConnection};
@@ -84,6 +86,7 @@ pub(super) struct Connections<M> {
     settings: config::Server,
     limits: LifetimeLimits,
     counts: Arc<ConnectionCounts>,
+    open: Arc<OpenConnections>,
     /// `None`: plain text.
     tls: Option<TlsPort>,
     /// Cancelled when no further connection and no further stream is accepted.
@@ -111,6 +114,7 @@ impl<M: MakeService> Connections<M> {
             settings: settings.clone(),
             limits: LifetimeLimits::from(settings),
             counts: Arc::default(),
+            open: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
@@ -123,13 +127,18 @@ impl<M: MakeService> Connections<M> {
         Self { counts, ..self }
     }
 
+    /// Returns the list of the open connections.
+    pub(super) fn open(&self) -> Arc<OpenConnections> {
+        self.open.clone()
+    }
+
     /// Accepts connections until the server stops.
     pub(super) async fn run(self, listener: TcpListener) {
         let mut errors = AcceptErrors::default();
         let stop = self.stop.clone();
         let this = Arc::new(self);
         let (counts, stop_reports) = (this.counts.clone(), stop.clone());
-        let max = this.limits.max_connections;
+        let max = this.settings.max_connections;
         this.tasks.spawn(async move {
             let report = |count| {
                 tracing::warn!(
@@ -146,7 +155,7 @@ impl<M: MakeService> Connections<M> {
             tokio::spawn(async move {
                 if let Some(tls) = &this.tls {
                     let handshakes = tls.handshakes.run(cut.clone());
-                    tokio::join!(tls.check_clients(cut.clone()), handshakes);
+                    tokio::join!(tls.check_clients(&this.open, cut.clone()), handshakes);
                 }
             });
         }
@@ -190,13 +199,15 @@ impl<M: MakeService> Connections<M> {
             let opened = match &this.tls {
                 None => {
                     let (account, budgets) = (open.account().clone(), this.budgets.clone());
-                    let connection = Connection::new(account, budgets, Login::default(), stop);
+                    let login = (Login::default(), Vec::new());
+                    let connection = Connection::new(account, budgets, login, stop);
                     Some((Stream::Left(stream), Arc::new(connection)))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.
                 Some(tls) => Box::pin(this.shake_hands(tls, stream, &open, stop)).await,
             };
             if let Some((stream, connection)) = opened {
+                this.open.add(&connection);
                 this.serve(stream, connection, accepted_at).await;
             }
             if open.account().has_lost_its_place() {

@@ -3,49 +3,46 @@
 //! A server without the section `auth` has no guard. The refusal of a call is the same for every cause that the caller must
 //! not learn. The cause is in the log only.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request};
 use lease_broker_model::call_source::CallSource;
 use lease_broker_model::text::log_field;
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::caller::{Caller, denied};
-use super::connections::Connection;
+use super::connections::{Connection, OpenConnections};
 use super::status;
 use crate::security::{Access, Lost, Presented, RefusalKind, Rpc};
 
 /// Checks the callers of a server.
 pub(super) struct Guard {
     access: Arc<Access>,
-    /// The connections on which calls have come.
-    connections: Mutex<Vec<Weak<Connection>>>,
 }
 
 impl Guard {
     pub(super) fn new(access: Arc<Access>) -> Self {
-        Self {
-            access,
-            connections: Mutex::default(),
-        }
+        Self { access }
     }
 
-    /// Ends the connections of callers that have lost a right, at each change of the rules, until `stop` is cancelled.
-    pub(super) async fn end_lost_connections(self: Arc<Self>, stop: CancellationToken) {
+    /// Ends the open connections of callers that have lost a right, at each change of the rules, until `stop` is cancelled.
+    pub(super) async fn end_lost_connections(
+        self: Arc<Self>,
+        open: Arc<OpenConnections>,
+        stop: CancellationToken,
+    ) {
         let mut changes = self.access.changes();
         while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
-            let this = self.clone();
+            let (this, open) = (self.clone(), open.all());
             // It verifies the signature of every known token.
-            let _ = tokio::task::spawn_blocking(move || this.check_connections()).await;
+            let _ = tokio::task::spawn_blocking(move || this.check(open)).await;
         }
     }
 
-    fn check_connections(&self) {
-        let connections = self.connections.lock().clone();
-        for connection in connections.iter().filter_map(Weak::upgrade) {
+    fn check(&self, connections: impl Iterator<Item = Arc<Connection>>) {
+        for connection in connections {
             let Some(lost) = self.access.check_again(&connection.login) else {
                 continue;
             };
@@ -68,25 +65,13 @@ impl Guard {
         }
     }
 
-    /// Adds a connection to those that are checked. Must be called before its first call is admitted.
-    fn watch(&self, connection: &Arc<Connection>) {
-        if connection.login.is_watched() {
-            return;
-        }
-        let mut connections = self.connections.lock();
-        if connections.len() == connections.capacity() {
-            connections.retain(|connection| connection.strong_count() > 0);
-        }
-        connections.push(Arc::downgrade(connection));
-    }
-
     /// Admits a call of the API whose caller has the needed role on some queue. The handler checks the queue of the call.
     ///
     /// # Errors
     /// The status for the caller.
     pub(super) fn admit<B>(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Connection,
         rpc: Rpc,
         request: &mut Request<B>,
     ) -> Result<(), Status> {
@@ -107,7 +92,7 @@ impl Guard {
     /// The status for the caller.
     pub(super) fn admit_any_role<B>(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Connection,
         request: &Request<B>,
     ) -> Result<Arc<CallSource>, Status> {
         let service = "ServerReflection";
@@ -121,11 +106,10 @@ impl Guard {
 
     fn caller(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Connection,
         headers: &HeaderMap,
         rpc: &str,
     ) -> Result<Caller, Status> {
-        self.watch(connection);
         let peer = connection.account.peer.ip();
         let address = (!connection.account.is_proxy).then_some(peer);
         let identity = self

@@ -13,6 +13,6 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let budgets = SharedBudget::ALL
         .into_iter()
         .filter(|budget| *budget != SharedBudget::Connections);
-    let budgets = budgets.map(SharedBudget::setting);
+    let budgets = budgets.map(SharedBudget::name);
     budgets.chain([DATABASE, UNKNOWN_TOKENS])
 }

@@ -17,7 +17,7 @@ pub(super) fn timestamp(millis: i64) -> prost_types::Timestamp {
 }
 
 /// Converts a duration.
-pub(super) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
+pub(crate) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),

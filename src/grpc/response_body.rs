@@ -258,8 +258,7 @@ impl Holding {
         if charge.raise_to(self.bytes, importance) {
             return Ok(true);
         }
-        let setting = budget.kind().setting();
-        Err(self.connection.budgets.refuse(setting))
+        Err(self.connection.budgets.refuse(budget.kind().name()))
     }
 }
 

@@ -43,16 +43,14 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let connection = self.connection.clone();
         let stream = Some(connection.open_stream());
-        if let Some(status) = refusal(&request) {
+        let refused = refusal(&request).map(|status| {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = status;
-            let response = ResponseBody::wrap(response, connection, Importance::Other);
-            return Answer::Refused {
-                response: Some(response),
-            };
-        }
-        if self.connection.is_ending() {
-            let response = status::connection_ends().into_http();
+            response
+        });
+        let is_ending = connection.is_ending();
+        let refused = refused.or(is_ending.then(|| status::connection_ends().into_http()));
+        if let Some(response) = refused {
             let response = ResponseBody::wrap(response, connection, Importance::Other);
             return Answer::Refused {
                 response: Some(response),

@@ -111,17 +111,13 @@ pub fn serve_observed(
     let tls = security.tls.clone();
     let guard = security.access.clone();
     let guard = guard.map(|access| Arc::new(Guard::new(access)));
-    if let Some(guard) = guard.clone() {
-        // Until the last connection has ended. One that drains must end too if its caller loses a right.
-        tokio::spawn(guard.end_lost_connections(cut.clone()));
-    }
     let checks = Checks {
         needs_caller: guard.is_some(),
     };
     tokio::spawn(security.watch_files(cut.clone()));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
-        guard,
+        guard: guard.clone(),
         max_message_bytes: settings.max_message_bytes,
         request_timeout: settings.request_timeout,
         incomplete: Incomplete::new(config.budgets.incomplete_requests),
@@ -162,6 +158,10 @@ pub fn serve_observed(
         connections.clone(),
     )
     .count_in(counts);
+    if let Some(guard) = guard {
+        // Until the last connection has ended. One that drains must end too if its caller loses a right.
+        tokio::spawn(guard.end_lost_connections(accepting.open(), cut.clone()));
+    }
     Ok(RunningServer {
         address,
         task: tokio::spawn(accepting.run(listener)),

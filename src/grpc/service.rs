@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 
 use super::admin::{AdminApi, AdminCaller, audited, cancelled_keys};
 use super::call_metrics::RefusedClaim;
-use super::caller::{Checks, WaitingLimit};
+use super::caller::{Checks, waiting_place};
 use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
@@ -51,12 +51,13 @@ impl LeaseService for Service {
             .checks
             .permit(&request, Rpc::ClaimBatch, &request.get_ref().queue)?;
         let deadline = Deadline::of(request.metadata());
-        let waiting = WaitingLimit::of(&request);
+        let identity = self.checks.caller(&request)?;
+        let identity = identity.map(|caller| caller.identity.clone());
         let request = request.into_inner();
         let call = async {
             let room = self.max_message_bytes;
             let mut claim = claim_from_proto(request, room)?;
-            let (_place, pause) = waiting.take_place(&mut claim.wait_timeout);
+            let (_place, pause) = waiting_place(identity.as_deref(), &mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
             let claimed = self
                 .broker

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
+use crate::named_enum;
+
 /// A caller, and what it holds.
 #[derive(Debug)]
 pub struct CallSource {
@@ -15,64 +17,32 @@ pub struct CallSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceNumber(pub u32);
 
-/// A budget that callers share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SharedBudget {
-    /// Calls that extend or end leases.
-    Settlements,
-    /// Calls that give work or add it.
-    WorkingCalls,
-    /// Claims that wait for items.
-    WaitingClaims,
-    /// Requests that have arrived in part.
-    IncompleteRequests,
-    /// The memory of requests.
-    RequestBytes,
-    /// The memory of responses.
-    ResponseBytes,
-    /// Calls whose responses have not left.
-    OpenStreams,
-    /// Health checks whose answers have not left.
-    HealthChecks,
-    /// Clients that watch the health.
-    HealthWatchers,
-    /// Streams of the reflection service.
-    ReflectionStreams,
-    /// Connections.
-    Connections,
-}
-
-impl SharedBudget {
-    /// All budgets.
-    pub const ALL: [Self; 11] = [
-        Self::Settlements,
-        Self::WorkingCalls,
-        Self::WaitingClaims,
-        Self::IncompleteRequests,
-        Self::RequestBytes,
-        Self::ResponseBytes,
-        Self::OpenStreams,
-        Self::HealthChecks,
-        Self::HealthWatchers,
-        Self::ReflectionStreams,
-        Self::Connections,
-    ];
-
-    /// Returns the setting of the section `budgets`.
-    pub fn setting(self) -> &'static str {
-        match self {
-            Self::Settlements => "settlements",
-            Self::WorkingCalls => "working_calls",
-            Self::WaitingClaims => "waiting_claims",
-            Self::IncompleteRequests => "incomplete_requests",
-            Self::RequestBytes => "request_bytes",
-            Self::ResponseBytes => "response_bytes",
-            Self::OpenStreams => "open_streams",
-            Self::HealthChecks => "health_checks",
-            Self::HealthWatchers => "health_watchers",
-            Self::ReflectionStreams => "reflection_streams",
-            Self::Connections => "max_connections",
-        }
+named_enum! {
+    /// A budget that callers share. The names are those of the settings.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SharedBudget {
+        /// Calls that extend or end leases.
+        Settlements = "settlements",
+        /// Calls that give work or add it.
+        WorkingCalls = "working_calls",
+        /// Claims that wait for items.
+        WaitingClaims = "waiting_claims",
+        /// Requests that have arrived in part.
+        IncompleteRequests = "incomplete_requests",
+        /// The memory of requests.
+        RequestBytes = "request_bytes",
+        /// The memory of responses.
+        ResponseBytes = "response_bytes",
+        /// Calls whose responses have not left.
+        OpenStreams = "open_streams",
+        /// Health checks whose answers have not left.
+        HealthChecks = "health_checks",
+        /// Clients that watch the health.
+        HealthWatchers = "health_watchers",
+        /// Streams of the reflection service.
+        ReflectionStreams = "reflection_streams",
+        /// Connections.
+        Connections = "max_connections",
     }
 }
 

@@ -34,7 +34,7 @@ struct Limits {
     settings: IdentityLimits,
     calls: Option<DefaultDirectRateLimiter>,
     items: Option<DefaultDirectRateLimiter>,
-    waiting_claims: Option<Arc<Semaphore>>,
+    waiting_claims: Arc<Semaphore>,
 }
 
 /// The refusal of a call because a limit of its identity is reached.
@@ -44,11 +44,6 @@ pub struct OverLimit {
     pub limit: &'static str,
     /// The time after which the call can be sent again.
     pub retry_after: Duration,
-}
-
-/// A place among the claims of an identity that wait for items.
-pub struct WaitingPlace {
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Identity {
@@ -123,12 +118,8 @@ impl Identity {
     }
 
     /// Takes a place among the claims that wait. `None`: the limit `waiting_claims` is reached, so the claim must not wait.
-    pub fn waiting_place(&self) -> Option<WaitingPlace> {
-        let permit = match &self.limits.waiting_claims {
-            None => None,
-            Some(places) => Some(places.clone().try_acquire_owned().ok()?),
-        };
-        Some(WaitingPlace { _permit: permit })
+    pub fn waiting_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.limits.waiting_claims.clone().try_acquire_owned().ok()
     }
 }
 
@@ -141,7 +132,8 @@ impl Limits {
             Some(RateLimiter::direct(quota))
         };
         let waiting = settings.waiting_claims;
-        let waiting = waiting.map(|claims| usize::try_from(claims).unwrap_or(usize::MAX));
+        let waiting = waiting.and_then(|claims| usize::try_from(claims).ok());
+        let waiting = waiting.unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self {
             settings,
             calls: settings
@@ -150,8 +142,7 @@ impl Limits {
             items: settings
                 .enqueued_items_per_second
                 .and_then(|rate| limiter(rate, MIN_ITEM_BURST)),
-            waiting_claims: waiting
-                .map(|claims| Arc::new(Semaphore::new(claims.min(Semaphore::MAX_PERMITS)))),
+            waiting_claims: Arc::new(Semaphore::new(waiting)),
         }
     }
 }

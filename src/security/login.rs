@@ -2,7 +2,7 @@
 
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -39,7 +39,6 @@ pub struct Login {
     certificate: Option<Result<CertificateNames, &'static str>>,
     used: Mutex<Used>,
     failures: AtomicU32,
-    is_watched: AtomicBool,
 }
 
 /// The valid credentials that calls have used.
@@ -99,11 +98,6 @@ impl Login {
     pub(super) fn certificate(&self) -> Option<Result<&CertificateNames, &'static str>> {
         let names = self.certificate.as_ref()?;
         Some(names.as_ref().map_err(|reason| *reason))
-    }
-
-    /// Returns whether the connection is checked when rights are lost. Each further answer is true.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched.load(Ordering::Acquire) || self.is_watched.swap(true, Ordering::AcqRel)
     }
 
     /// Returns whether a call on this connection had valid credentials.

@@ -33,22 +33,8 @@ pub(super) fn fits(pattern: &str, text: &str) -> bool {
 /// Returns whether a SPIFFE id fits a pattern. `*` stands for characters of one segment, a last segment `**` for one segment
 /// or more.
 pub(super) fn fits_spiffe_id(pattern: &str, id: &str) -> bool {
-    fits_parts(pattern, id, '/')
-}
-
-/// Returns whether a DNS name fits a pattern. `*` stands for characters of one label. Upper and lower case are equal.
-pub(super) fn fits_dns_name(pattern: &str, name: &str) -> bool {
-    let [pattern, name] = [pattern, name].map(str::to_ascii_lowercase);
-    let (patterns, labels) = (pattern.split('.'), name.split('.'));
-    patterns.clone().count() == labels.clone().count()
-        && patterns
-            .zip(labels)
-            .all(|(pattern, label)| fits(pattern, label))
-}
-
-fn fits_parts(pattern: &str, text: &str, separator: char) -> bool {
-    let mut parts = text.split(separator);
-    let mut patterns = pattern.split(separator).peekable();
+    let mut parts = id.split('/');
+    let mut patterns = pattern.split('/').peekable();
     while let Some(pattern) = patterns.next() {
         let Some(part) = parts.next() else {
             return false;
@@ -62,6 +48,16 @@ fn fits_parts(pattern: &str, text: &str, separator: char) -> bool {
         }
     }
     parts.next().is_none()
+}
+
+/// Returns whether a DNS name fits a pattern. `*` stands for characters of one label. Upper and lower case are equal.
+pub(super) fn fits_dns_name(pattern: &str, name: &str) -> bool {
+    let [pattern, name] = [pattern, name].map(str::to_ascii_lowercase);
+    let (patterns, labels) = (pattern.split('.'), name.split('.'));
+    patterns.clone().count() == labels.clone().count()
+        && patterns
+            .zip(labels)
+            .all(|(pattern, label)| fits(pattern, label))
 }
 
 #[cfg(test)]

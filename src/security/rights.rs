@@ -1,59 +1,63 @@
 //! Rights: the roles that a caller has on queues, and the roles that each rpc needs.
 
+use lease_broker_model::named_enum;
+
 use super::patterns::fits;
 use crate::config::Role;
 
-/// An rpc of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rpc {
-    /// Leases items.
-    ClaimBatch,
-    /// Extends leases.
-    Heartbeat,
-    /// Ends leases whose work is done.
-    Complete,
-    /// Ends leases whose work failed.
-    Fail,
-    /// Ends leases whose work was not done.
-    Release,
-    /// Releases every lease of claims.
-    ReleaseClaims,
-    /// Wakes waiting claims.
-    Wake,
-    /// Adds items. A follow-up of Complete needs the same roles on its own queue.
-    Enqueue,
-    /// Takes leases away from their workers.
-    CancelLeases,
-    /// Lists queues with their state.
-    ListQueues,
-    /// Lists items.
-    ListItems,
-    /// Returns one item.
-    GetItem,
-    /// Pauses a queue.
-    PauseQueue,
-    /// Ends the pause of a queue.
-    ResumeQueue,
-    /// Changes limits of a queue.
-    SetQueueLimits,
-    /// Lists groups.
-    ListGroups,
-    /// Pauses a group.
-    PauseGroup,
-    /// Ends the pause of a group.
-    ResumeGroup,
-    /// Starts an operation on many items. A purge needs the role admin.
-    StartOperation,
-    /// Returns an operation.
-    GetOperation,
-    /// Lists operations.
-    ListOperations,
-    /// Stops an operation.
-    CancelOperation,
-    /// Lists broker processes.
-    ListBrokers,
-    /// Tells a broker process to stop.
-    DrainBroker,
+named_enum! {
+    /// An rpc of the API, with its name there.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Rpc {
+        /// Leases items.
+        ClaimBatch = "ClaimBatch",
+        /// Extends leases.
+        Heartbeat = "Heartbeat",
+        /// Ends leases whose work is done.
+        Complete = "Complete",
+        /// Ends leases whose work failed.
+        Fail = "Fail",
+        /// Ends leases whose work was not done.
+        Release = "Release",
+        /// Releases every lease of claims.
+        ReleaseClaims = "ReleaseClaims",
+        /// Wakes waiting claims.
+        Wake = "Wake",
+        /// Adds items. A follow-up of Complete needs the same roles on its own queue.
+        Enqueue = "Enqueue",
+        /// Takes leases away from their workers.
+        CancelLeases = "CancelLeases",
+        /// Lists queues with their state.
+        ListQueues = "ListQueues",
+        /// Lists items.
+        ListItems = "ListItems",
+        /// Returns one item.
+        GetItem = "GetItem",
+        /// Pauses a queue.
+        PauseQueue = "PauseQueue",
+        /// Ends the pause of a queue.
+        ResumeQueue = "ResumeQueue",
+        /// Changes limits of a queue.
+        SetQueueLimits = "SetQueueLimits",
+        /// Lists groups.
+        ListGroups = "ListGroups",
+        /// Pauses a group.
+        PauseGroup = "PauseGroup",
+        /// Ends the pause of a group.
+        ResumeGroup = "ResumeGroup",
+        /// Starts an operation on many items. A purge needs the role admin.
+        StartOperation = "StartOperation",
+        /// Returns an operation.
+        GetOperation = "GetOperation",
+        /// Lists operations.
+        ListOperations = "ListOperations",
+        /// Stops an operation.
+        CancelOperation = "CancelOperation",
+        /// Lists broker processes.
+        ListBrokers = "ListBrokers",
+        /// Tells a broker process to stop.
+        DrainBroker = "DrainBroker",
+    }
 }
 
 /// A service of the API.
@@ -66,34 +70,6 @@ pub enum RpcService {
 }
 
 impl Rpc {
-    /// All rpcs.
-    pub const ALL: [Self; 24] = [
-        Self::ClaimBatch,
-        Self::Heartbeat,
-        Self::Complete,
-        Self::Fail,
-        Self::Release,
-        Self::ReleaseClaims,
-        Self::Wake,
-        Self::Enqueue,
-        Self::CancelLeases,
-        Self::ListQueues,
-        Self::ListItems,
-        Self::GetItem,
-        Self::PauseQueue,
-        Self::ResumeQueue,
-        Self::SetQueueLimits,
-        Self::ListGroups,
-        Self::PauseGroup,
-        Self::ResumeGroup,
-        Self::StartOperation,
-        Self::GetOperation,
-        Self::ListOperations,
-        Self::CancelOperation,
-        Self::ListBrokers,
-        Self::DrainBroker,
-    ];
-
     /// Returns the service that has the rpc.
     pub const fn service(self) -> RpcService {
         match self {
@@ -123,36 +99,6 @@ impl Rpc {
             self,
             Self::Heartbeat | Self::Complete | Self::Fail | Self::Release | Self::ReleaseClaims
         )
-    }
-
-    /// Returns the rpc's name in the API.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClaimBatch => "ClaimBatch",
-            Self::Heartbeat => "Heartbeat",
-            Self::Complete => "Complete",
-            Self::Fail => "Fail",
-            Self::Release => "Release",
-            Self::ReleaseClaims => "ReleaseClaims",
-            Self::Wake => "Wake",
-            Self::Enqueue => "Enqueue",
-            Self::CancelLeases => "CancelLeases",
-            Self::ListQueues => "ListQueues",
-            Self::ListItems => "ListItems",
-            Self::GetItem => "GetItem",
-            Self::PauseQueue => "PauseQueue",
-            Self::ResumeQueue => "ResumeQueue",
-            Self::SetQueueLimits => "SetQueueLimits",
-            Self::ListGroups => "ListGroups",
-            Self::PauseGroup => "PauseGroup",
-            Self::ResumeGroup => "ResumeGroup",
-            Self::StartOperation => "StartOperation",
-            Self::GetOperation => "GetOperation",
-            Self::ListOperations => "ListOperations",
-            Self::CancelOperation => "CancelOperation",
-            Self::ListBrokers => "ListBrokers",
-            Self::DrainBroker => "DrainBroker",
-        }
     }
 
     /// Returns the roles of which a caller needs one.

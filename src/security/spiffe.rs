@@ -1,9 +1,10 @@
 //! SPIFFE ids: the form that the standards SPIFFE-ID and X.509-SVID give them.
 
+use crate::config::is_trust_domain;
+
 const SCHEME: &str = "spiffe://";
-/// The longest id and the longest trust domain, in bytes.
+/// The longest id, in bytes.
 const MAX_ID: usize = 2_048;
-const MAX_TRUST_DOMAIN: usize = 255;
 
 /// Returns whether a URI is meant as a SPIFFE id, in the right form or not.
 pub(super) fn is_spiffe_uri(uri: &str) -> bool {
@@ -18,12 +19,6 @@ pub(super) fn trust_domain(id: &str) -> Option<&str> {
     }
     let (domain, path) = id.strip_prefix(SCHEME)?.split_once('/')?;
     (is_trust_domain(domain) && path.split('/').all(is_segment)).then_some(domain)
-}
-
-/// Returns whether a text can be the name of a trust domain.
-fn is_trust_domain(name: &str) -> bool {
-    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_');
-    !name.is_empty() && name.len() <= MAX_TRUST_DOMAIN && name.bytes().all(is_allowed)
 }
 
 fn is_segment(segment: &str) -> bool {
@@ -42,7 +37,7 @@ mod tests {
             Some("prod.example")
         );
         let long = format!("spiffe://a/{}", "x".repeat(MAX_ID));
-        let domain = format!("spiffe://{}/a", "x".repeat(MAX_TRUST_DOMAIN + 1));
+        let domain = format!("spiffe://{}/a", "x".repeat(256));
         for id in [
             "spiffe://prod.example",
             "spiffe://prod.example/",

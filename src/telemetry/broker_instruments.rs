@@ -30,43 +30,45 @@ pub(super) fn register(meter: &Meter, broker: &Arc<Broker>, labels: &QueueLabels
     };
     register_operations(meter, &queues);
     register_queues(meter, &queues);
-    let store = queues.broker.clone();
-    STORE_OLDEST_OPERATION.seconds(meter, move |observer| {
-        if let Some(broker) = store.upgrade() {
-            let age = broker.store_status().oldest_operation;
-            observer.observe(age.as_secs_f64(), &[]);
+    let oldest = while_alive(&queues.broker, |broker, observer| {
+        let age = broker.store_status().oldest_operation;
+        observer.observe(age.as_secs_f64(), &[]);
+    });
+    STORE_OLDEST_OPERATION.seconds(meter, oldest);
+    let failures = while_alive(&queues.broker, |broker, observer| {
+        for cause in OutageCause::ALL {
+            let label = KeyValue::new(attribute::STORE_CAUSE, cause.name());
+            observer.observe(broker.store_failures(cause), &[label]);
         }
     });
-    let store = queues.broker.clone();
-    STORE_FAILURES.counter(meter, move |observer| {
-        if let Some(broker) = store.upgrade() {
-            for cause in OutageCause::ALL {
-                let label = KeyValue::new(attribute::STORE_CAUSE, cause.name());
-                observer.observe(broker.store_failures(cause), &[label]);
-            }
-        }
+    STORE_FAILURES.counter(meter, failures);
+    let connections = while_alive(&queues.broker, |broker, observer| {
+        observer.observe(broker.ledger().open_connections() as u64, &[]);
     });
-    let connections = queues.broker.clone();
-    CONNECTIONS_OPEN.gauge(meter, move |observer| {
-        if let Some(broker) = connections.upgrade() {
-            observer.observe(broker.ledger().open_connections() as u64, &[]);
-        }
+    CONNECTIONS_OPEN.gauge(meter, connections);
+    let differing = while_alive(&queues.broker, |broker, observer| {
+        observer.observe(broker.differing_queues() as u64, &[]);
     });
-    let settings = queues.broker.clone();
-    DIFFERING_QUEUES.gauge(meter, move |observer| {
-        if let Some(broker) = settings.upgrade() {
-            observer.observe(broker.differing_queues() as u64, &[]);
-        }
-    });
-    let store = queues.broker;
-    STORE_CLOCK_OFFSET.seconds(meter, move |observer| {
-        if let Some(offset) = store
-            .upgrade()
-            .and_then(|broker| broker.clock_offset_seconds())
-        {
+    DIFFERING_QUEUES.gauge(meter, differing);
+    let offset = while_alive(&queues.broker, |broker, observer| {
+        if let Some(offset) = broker.clock_offset_seconds() {
             observer.observe(offset, &[]);
         }
     });
+    STORE_CLOCK_OFFSET.seconds(meter, offset);
+}
+
+/// Returns the function that observes an instrument for as long as the broker exists.
+pub(super) fn while_alive<T>(
+    broker: &Weak<Broker>,
+    observe: impl Fn(&Broker, &dyn AsyncInstrument<T>) + Send + Sync + 'static,
+) -> impl Fn(&dyn AsyncInstrument<T>) + Send + Sync + 'static {
+    let broker = broker.clone();
+    move |observer| {
+        if let Some(broker) = broker.upgrade() {
+            observe(&broker, observer);
+        }
+    }
 }
 
 /// Registers the instrument that tells whether the store is healthy. Until `broker` is set the store is being opened, and serves
@@ -110,20 +112,16 @@ impl Queues {
         series: &[Vec<KeyValue>],
         read: impl Fn(&Broker, QueueIndex, usize) -> u64 + Send + Sync + 'static,
     ) -> impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static {
-        let broker = self.broker.clone();
         let groups = self.labels.groups(instrument, series);
-        move |observer| {
-            let Some(broker) = broker.upgrade() else {
-                return;
-            };
+        while_alive(&self.broker, move |broker, observer| {
             for group in &groups {
                 for (index, labels) in group.series.iter().enumerate() {
                     let queues = group.queues.clone().map(QueueIndex);
-                    let sum = queues.map(|queue| read(&broker, queue, index)).sum();
+                    let sum = queues.map(|queue| read(broker, queue, index)).sum();
                     observer.observe(sum, labels);
                 }
             }
-        }
+        })
     }
 }
 

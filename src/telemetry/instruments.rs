@@ -34,48 +34,6 @@ pub(super) enum Series {
 }
 
 impl Instrument {
-    /// Registers a counter that `read` observes at each collection.
-    pub(super) fn counter(
-        self,
-        meter: &Meter,
-        read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
-    ) {
-        meter
-            .u64_observable_counter(self.name)
-            .with_unit(self.unit)
-            .with_description(self.description)
-            .with_callback(read)
-            .build();
-    }
-
-    /// Registers a gauge of whole numbers that `read` observes at each collection.
-    pub(super) fn gauge(
-        self,
-        meter: &Meter,
-        read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
-    ) {
-        meter
-            .u64_observable_gauge(self.name)
-            .with_unit(self.unit)
-            .with_description(self.description)
-            .with_callback(read)
-            .build();
-    }
-
-    /// Registers a gauge of seconds that `read` observes at each collection.
-    pub(super) fn seconds(
-        self,
-        meter: &Meter,
-        read: impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static,
-    ) {
-        meter
-            .f64_observable_gauge(self.name)
-            .with_unit(self.unit)
-            .with_description(self.description)
-            .with_callback(read)
-            .build();
-    }
-
     /// Creates a histogram of seconds.
     pub(super) fn histogram(self, meter: &Meter, boundaries: &[f64]) -> Histogram<f64> {
         meter
@@ -85,6 +43,32 @@ impl Instrument {
             .with_boundaries(boundaries.to_vec())
             .build()
     }
+}
+
+macro_rules! observed {
+    ($($(#[$document:meta])* $name:ident: $builder:ident of $number:ty;)*) => {
+        impl Instrument {$(
+            $(#[$document])*
+            pub(super) fn $name(
+                self,
+                meter: &Meter,
+                read: impl Fn(&dyn AsyncInstrument<$number>) + Send + Sync + 'static,
+            ) {
+                let instrument = meter.$builder(self.name).with_callback(read);
+                let instrument = instrument.with_description(self.description);
+                instrument.with_unit(self.unit).build();
+            }
+        )*}
+    };
+}
+
+observed! {
+    /// Registers a counter that `read` observes at each collection.
+    counter: u64_observable_counter of u64;
+    /// Registers a gauge of whole numbers that `read` observes at each collection.
+    gauge: u64_observable_gauge of u64;
+    /// Registers a gauge of seconds that `read` observes at each collection.
+    seconds: f64_observable_gauge of f64;
 }
 
 macro_rules! instruments {

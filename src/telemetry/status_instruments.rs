@@ -8,6 +8,7 @@ use lease_broker_store::QueueIndex;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
+use super::broker_instruments::while_alive;
 use super::instruments::{
     GROUPS, GROUPS_CAPPED, ITEMS, ITEMS_CAPPED, Instrument, LEASES_OVER_AGE, MAX_LEASE_AGE,
     OLDEST_HEAD_AGE, OLDEST_LEASE_AGE, OLDEST_READY_AGE, OLDEST_SAMPLED, STATS_AGE,
@@ -87,16 +88,14 @@ pub(super) fn register(
             });
         });
     }
-    let aging = statuses.clone();
-    STATS_AGE.seconds(meter, move |observer| {
-        let Some(broker) = aging.broker.upgrade() else {
-            return;
-        };
-        for (index, queue) in aging.labels.iter().enumerate() {
+    let queue_labels = statuses.labels.clone();
+    let aging = while_alive(&statuses.broker, move |broker, observer| {
+        for (index, queue) in queue_labels.iter().enumerate() {
             let age = broker.queue_statistics_age(QueueIndex(index));
             observer.observe(age.as_secs_f64(), std::slice::from_ref(queue));
         }
     });
+    STATS_AGE.seconds(meter, aging);
     let limits = queues.iter().map(|queue| queue.max_lease_age);
     let limits: Arc<[_]> = limits.zip(labels.iter().cloned()).collect();
     let settings = limits.clone();
@@ -107,10 +106,7 @@ pub(super) fn register(
             }
         }
     });
-    LEASES_OVER_AGE.gauge(meter, move |observer| {
-        let Some(broker) = statuses.broker.upgrade() else {
-            return;
-        };
+    let over_age = while_alive(&statuses.broker, move |broker, observer| {
         for (index, (limit, queue)) in limits.iter().enumerate() {
             let status = limit.and_then(|_| broker.queue_status(QueueIndex(index)));
             if let Some(status) = status {
@@ -118,6 +114,7 @@ pub(super) fn register(
             }
         }
     });
+    LEASES_OVER_AGE.gauge(meter, over_age);
 }
 
 fn register_groups(meter: &Meter, statuses: &Statuses) {

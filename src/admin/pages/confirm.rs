@@ -2,17 +2,16 @@
 
 use axum::Form;
 use axum::extract::Path;
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{CancelHeld, Purge, Redrive, StartOperationRequest};
 use maud::html;
 use tonic::Status;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{Section, form_token, frame};
+use super::layout::{Section, form_token, framed};
 use super::viewer::Viewer;
 
 /// A change of the items that fit a filter.
@@ -123,10 +122,7 @@ pub(super) async fn page(
             }
         }
     };
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, (question, Section::Queues), None, &content),
-    ))
+    Ok(framed(&viewer, (question, Section::Queues), None, &content))
 }
 
 pub(super) async fn start(

@@ -2,7 +2,6 @@
 
 use axum::Form;
 use axum::extract::{Path, Query};
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{
     GroupPause, GroupState, GroupSummary, ListGroupsRequest, ListGroupsResponse, PauseGroupRequest,
@@ -11,9 +10,9 @@ use lease_broker_proto::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::answer::{Failure, page as page_of, redirect};
+use super::answer::{Failure, redirect};
 use super::format;
-use super::layout::{Section, form_token, frame, key_link};
+use super::layout::{Section, form_token, framed, key_link};
 use super::queues::pause_note;
 use super::viewer::Viewer;
 use crate::security::Rpc;
@@ -93,8 +92,7 @@ pub(super) async fn page(
         .await?;
     let content = content(&viewer, &queue, state, &fields.page, &listed);
     let title = format!("groups of {queue}");
-    let page = frame(&viewer, (&title, Section::Queues), None, &content);
-    Ok(page_of(StatusCode::OK, page))
+    Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
 pub(super) async fn pause(

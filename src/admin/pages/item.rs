@@ -1,15 +1,14 @@
 //! The page of one item.
 
 use axum::extract::{Path, Query};
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState};
 use maud::{Markup, html};
 
-use super::answer::{Failure, page as page_of};
+use super::answer::Failure;
 use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{Section, form_token, frame};
+use super::layout::{Section, form_token, framed};
 use super::states::state_badge;
 use super::viewer::Viewer;
 use crate::security::Rpc;
@@ -29,10 +28,7 @@ pub(super) async fn page(
         .await?;
     let content = content(&viewer, &queue, &found);
     let title = format!("{key} of {queue}");
-    Ok(page_of(
-        StatusCode::OK,
-        frame(&viewer, (&title, Section::Queues), None, &content),
-    ))
+    Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
 fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {

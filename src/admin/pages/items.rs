@@ -1,15 +1,14 @@
 //! The list of items of a queue: a filter, pages, and changes of all that fit.
 
 use axum::extract::{Path, Query};
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{ItemState, ListItemsRequest, ListItemsResponse, ListQueuesRequest};
 use maud::{Markup, html};
 
-use super::answer::{Failure, page as page_of};
+use super::answer::Failure;
 use super::filter::{Fields, Filter};
 use super::format;
-use super::layout::{Section, form_token, frame, key_link};
+use super::layout::{Section, form_token, framed, key_link};
 use super::states::state_links;
 use super::viewer::Viewer;
 use crate::security::Rpc;
@@ -59,18 +58,8 @@ pub(super) async fn page(
         })
         .await?;
     let content = content(&viewer, &queue, &filter, &listed, &columns);
-    Ok(page_of(
-        StatusCode::OK,
-        frame(
-            &viewer,
-            (
-                &format!("{} items of {queue}", format::state(state)),
-                Section::Queues,
-            ),
-            None,
-            &content,
-        ),
-    ))
+    let title = format!("{} items of {queue}", format::state(state));
+    Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
 fn content(

@@ -1,7 +1,10 @@
 //! The frame of each page: head, navigation and notes.
 
+use axum::http::StatusCode;
+use axum::response::Response;
 use maud::{DOCTYPE, Markup, html};
 
+use super::answer::page;
 use super::format;
 use super::frame::{brand, head};
 use super::viewer::Viewer;
@@ -14,19 +17,19 @@ pub(super) enum Section {
     Brokers,
 }
 
-/// Returns a whole page. `events`: the path of its events, by which the script keeps the element `main` fresh. `None`: the page stays
-/// as it is.
-pub(super) fn frame(
+/// Answers with a whole page. `events`: the path of its events, by which the script keeps the element `main` fresh. `None`: the page
+/// stays as it is.
+pub(super) fn framed(
     viewer: &Viewer,
     (title, section): (&str, Section),
     events: Option<&str>,
     content: &Markup,
-) -> Markup {
+) -> Response {
     let link = |to: Section, path: &str, text: &str| {
         let current = (to == section).then_some("page");
         html! { a href=(path) aria-current=[current] { (text) } }
     };
-    html! {
+    let markup = html! {
         (DOCTYPE)
         html lang="en" {
             (head(title, None))
@@ -56,7 +59,8 @@ pub(super) fn frame(
                 script src="/live.js" defer { }
             }
         }
-    }
+    };
+    page(StatusCode::OK, markup)
 }
 
 /// Returns the hidden field that shows that a form came from this viewer's page.

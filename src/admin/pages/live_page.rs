@@ -1,15 +1,14 @@
 //! The pages that stay fresh while they are open: what each of them reads, and how it is drawn for a viewer.
 
 use axum::extract::{Path, Query};
-use axum::http::StatusCode;
 use axum::response::Response;
 use lease_broker_proto::{ListBrokersResponse, ListOperationsResponse, ListQueuesResponse};
 use maud::Markup;
 use serde::Deserialize;
 use tonic::Status;
 
-use super::answer::{Failure, page as page_of};
-use super::layout::{Section, frame};
+use super::answer::Failure;
+use super::layout::{Section, framed};
 use super::queue::QueueContent;
 use super::queues::View;
 use super::viewer::Viewer;
@@ -42,8 +41,8 @@ async fn answer(viewer: Viewer, live: LivePage, view: View) -> Result<Response, 
     let events = format!("{}{}", live.events(), view.query());
     let read = async move |api, caller| live.read(api, caller).await;
     let content = viewer.call(read).await?.draw(&viewer, &view);
-    let page = frame(&viewer, (&title, section), Some(&events), &content);
-    Ok(page_of(StatusCode::OK, page))
+    let title = (&*title, section);
+    Ok(framed(&viewer, title, Some(&events), &content))
 }
 
 /// A live page. The query of its events is its name.

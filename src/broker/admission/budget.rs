@@ -160,6 +160,11 @@ impl Budget {
 }
 
 impl Held {
+    /// Returns which budget this is a part of.
+    pub fn kind(&self) -> SharedBudget {
+        self.budget.kind
+    }
+
     /// Returns the caller.
     pub fn source(&self) -> Option<Arc<CallSource>> {
         self.source.clone()

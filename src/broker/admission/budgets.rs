@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::budget::{Budget, Held};
 use super::overload::Overload;
 use crate::broker::call_context::CallContext;
-use crate::broker::error::Error;
+use crate::broker::error::{Error, OverloadCause};
 use crate::config;
 
 /// The budgets of all queues and connections.
@@ -31,7 +31,7 @@ pub struct Budgets {
     pub health_watchers: Arc<Budget>,
     /// Streams of the reflection service.
     pub reflection_streams: Arc<Budget>,
-    pub(in crate::broker) overload: Overload,
+    pub(super) overload: Overload,
 }
 
 impl Budgets {
@@ -54,7 +54,7 @@ impl Budgets {
 
     /// Returns the error for a call that is refused because this setting of the section `budgets` is used up.
     pub fn refuse(&self, setting: &'static str) -> Error {
-        self.overload.refuse(setting)
+        self.overload.refuse(OverloadCause::Budget(setting))
     }
 
     /// Takes a place for a call that ends or extends leases.
@@ -69,7 +69,7 @@ impl Budgets {
 
     fn place(&self, budget: &Arc<Budget>, context: &CallContext) -> Result<Held, Error> {
         let place = budget.take_place(context.source.clone());
-        place.ok_or_else(|| self.refuse(budget.kind().setting()))
+        place.ok_or_else(|| self.refuse(budget.kind().name()))
     }
 
     /// Takes a place for a claim. A claim that can wait takes one among the waiting claims if there is no other.
@@ -79,39 +79,31 @@ impl Budgets {
         can_wait: bool,
     ) -> Result<ClaimPlace, Error> {
         let place = match self.working_call(context) {
-            Ok(place) => Place::Working(place),
-            Err(_) if can_wait => Place::Waiting(self.place(&self.waiting_claims, context)?),
-            Err(refused) => return Err(refused),
+            Err(_) if can_wait => self.place(&self.waiting_claims, context),
+            place => place,
         };
-        Ok(ClaimPlace(Mutex::new(place)))
+        Ok(ClaimPlace(Mutex::new(Some(place?))))
     }
 }
 
-/// The place of a claim.
-pub(in crate::broker) struct ClaimPlace(Mutex<Place>);
-
-enum Place {
-    Working(Held),
-    Waiting(#[expect(dead_code, reason = "dropping it returns the place")] Held),
-    Returned,
-}
+/// The place of a claim, among the working calls or the waiting claims. `None`: it was returned.
+pub(in crate::broker) struct ClaimPlace(Mutex<Option<Held>>);
 
 impl ClaimPlace {
     /// Changes to a place among the waiting claims. Returns false, and keeps the place, if there is none.
     pub(in crate::broker) fn start_waiting(&self, budgets: &Budgets) -> bool {
         let mut place = self.0.lock();
-        if let Place::Working(working) = &*place {
-            match budgets.waiting_claims.take_place(working.source()) {
-                Some(waiting) => *place = Place::Waiting(waiting),
-                None => return false,
-            }
-        }
-        true
+        let is_working = |place: &&Held| place.kind() == SharedBudget::WorkingCalls;
+        let Some(working) = place.as_ref().filter(is_working) else {
+            return true;
+        };
+        let waiting = budgets.waiting_claims.take_place(working.source());
+        waiting.is_some_and(|waiting| place.replace(waiting).is_some())
     }
 
     /// Returns the place. The caller of the claim has its answer, or has gone away.
     pub(in crate::broker) fn give_back(&self) {
-        *self.0.lock() = Place::Returned;
+        *self.0.lock() = None;
     }
 }
 

@@ -16,7 +16,7 @@ const MAX_LEVEL: u32 = 6;
 
 /// The overload of a broker, as its refused calls show it.
 #[derive(Default)]
-pub(in crate::broker) struct Overload(Mutex<Level>);
+pub(super) struct Overload(Mutex<Level>);
 
 #[derive(Default)]
 struct Level {
@@ -26,17 +26,8 @@ struct Level {
 }
 
 impl Overload {
-    /// Returns the error for a call that is refused now, because this budget is used up.
-    pub(in crate::broker) fn refuse(&self, budget: &'static str) -> Error {
-        self.refuse_because(OverloadCause::Budget(budget))
-    }
-
-    /// Returns the error for a call that is refused now, because it has waited too long for the store.
-    pub(in crate::broker) fn refuse_delayed(&self) -> Error {
-        self.refuse_because(OverloadCause::Delay)
-    }
-
-    fn refuse_because(&self, cause: OverloadCause) -> Error {
+    /// Returns the error for a call that is refused now.
+    pub(super) fn refuse(&self, cause: OverloadCause) -> Error {
         let mut level = self.0.lock();
         let level = level.after_refusal(Instant::now());
         // Callers that are refused together must not come back together.
@@ -94,7 +85,7 @@ mod tests {
         let overload = Overload::default();
         overload.0.lock().level = MAX_LEVEL;
         for _ in 0..100 {
-            match overload.refuse("settlements") {
+            match overload.refuse(OverloadCause::Delay) {
                 Error::Overloaded { retry_after, .. } => {
                     assert!(retry_after <= MAX_DELAY, "{retry_after:?}");
                     assert!(retry_after > Duration::from_secs(3), "{retry_after:?}");

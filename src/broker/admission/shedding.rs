@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::budgets::Budgets;
-use crate::broker::error::Error;
+use crate::broker::error::{Error, OverloadCause};
 
 /// The limits of a call's wait. A call is refused if it exceeds both: if this number of operations has started without it, and
 /// this time has passed since the first of them.
@@ -74,15 +74,11 @@ impl Shedding {
 
     /// Notes that an operation starts. `takes_all`: no call stays behind.
     pub(in crate::broker) fn operation_starts(&mut self, takes_all: bool) {
-        self.note_start(takes_all, Instant::now());
-    }
-
-    fn note_start(&mut self, takes_all: bool, now: Instant) {
         self.arrivals.0.fetch_add(1, Ordering::Relaxed);
         if self.starts.len() == CALM.operations {
             self.starts.pop_front();
         }
-        self.starts.push_back(now);
+        self.starts.push_back(Instant::now());
         if takes_all {
             self.overloaded = false;
         }
@@ -90,13 +86,9 @@ impl Shedding {
 
     /// Returns the position up to which calls have waited too long. `None`: no call has.
     pub(in crate::broker) fn too_late(&self) -> Option<Arrival> {
-        self.too_late_at(Instant::now())
-    }
-
-    fn too_late_at(&self, now: Instant) -> Option<Arrival> {
         let limits = if self.overloaded { OVERLOADED } else { CALM };
         let first = self.starts.len().checked_sub(limits.operations)?;
-        let waited = now.saturating_duration_since(*self.starts.get(first)?);
+        let waited = self.starts.get(first)?.elapsed();
         let operations = u64::try_from(limits.operations).unwrap_or(u64::MAX);
         let started = self.arrivals.next().0;
         (waited > limits.time).then(|| Arrival(started.saturating_sub(operations)))
@@ -105,7 +97,7 @@ impl Shedding {
     /// Returns the error for a call that has waited too long.
     pub(in crate::broker) fn refuse(&mut self) -> Error {
         self.overloaded = true;
-        self.budgets.overload.refuse_delayed()
+        self.budgets.overload.refuse(OverloadCause::Delay)
     }
 }
 
@@ -118,6 +110,8 @@ impl Arrival {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     const STEP: Duration = Duration::from_millis(50);
@@ -127,56 +121,53 @@ mod tests {
         Shedding::new(Arrivals::default(), budgets)
     }
 
-    /// Starts this number of operations that leave calls behind. Returns the time of the last one.
-    fn start(shedding: &mut Shedding, count: usize, step: Duration, from: Instant) -> Instant {
-        let mut now = from;
+    /// Starts this number of operations that leave calls behind, each after this time.
+    async fn start(shedding: &mut Shedding, count: usize, step: Duration) {
         for _ in 0..count {
-            now += step;
-            shedding.note_start(false, now);
+            advance(step).await;
+            shedding.operation_starts(false);
         }
-        now
     }
 
-    #[test]
-    fn call_is_refused_after_16_operations_and_500_ms() {
+    #[tokio::test(start_paused = true)]
+    async fn call_is_refused_after_16_operations_and_500_ms() {
         let mut shedding = shedding();
-        let begin = Instant::now();
         let first = shedding.arrivals.next();
-        let now = start(&mut shedding, 15, STEP, begin);
-        assert!(!first.is_too_late(shedding.too_late_at(now + STEP)));
+        start(&mut shedding, 15, STEP).await;
+        advance(STEP).await;
+        assert!(!first.is_too_late(shedding.too_late()));
         let second = shedding.arrivals.next();
-        let now = start(&mut shedding, 1, STEP, now);
-        assert!(first.is_too_late(shedding.too_late_at(now)));
-        assert!(!second.is_too_late(shedding.too_late_at(now)));
+        shedding.operation_starts(false);
+        assert!(first.is_too_late(shedding.too_late()));
+        assert!(!second.is_too_late(shedding.too_late()));
     }
 
-    #[test]
-    fn burst_on_a_fast_store_is_served() {
+    #[tokio::test(start_paused = true)]
+    async fn burst_on_a_fast_store_is_served() {
         let mut shedding = shedding();
         let first = shedding.arrivals.next();
-        let fast = Duration::from_millis(10);
-        let now = start(&mut shedding, 40, fast, Instant::now());
-        assert!(!first.is_too_late(shedding.too_late_at(now)));
+        start(&mut shedding, 40, Duration::from_millis(10)).await;
+        assert!(!first.is_too_late(shedding.too_late()));
     }
 
-    #[test]
-    fn call_on_a_slow_store_is_served() {
+    #[tokio::test(start_paused = true)]
+    async fn call_on_a_slow_store_is_served() {
         let mut shedding = shedding();
         let first = shedding.arrivals.next();
-        let slow = Duration::from_secs(3);
-        let now = start(&mut shedding, 8, slow, Instant::now());
-        assert!(!first.is_too_late(shedding.too_late_at(now)));
+        start(&mut shedding, 8, Duration::from_secs(3)).await;
+        assert!(!first.is_too_late(shedding.too_late()));
     }
 
-    #[test]
-    fn limits_are_lower_until_an_operation_takes_all_calls() {
+    #[tokio::test(start_paused = true)]
+    async fn limits_are_lower_until_an_operation_takes_all_calls() {
         let mut shedding = shedding();
-        let now = start(&mut shedding, 16, STEP, Instant::now());
+        start(&mut shedding, 16, STEP).await;
         assert!(matches!(shedding.refuse(), Error::Overloaded { .. }));
         let call = shedding.arrivals.next();
-        let now = start(&mut shedding, 4, STEP, now);
-        assert!(call.is_too_late(shedding.too_late_at(now)));
-        shedding.note_start(true, now + STEP);
-        assert!(!call.is_too_late(shedding.too_late_at(now + STEP)));
+        start(&mut shedding, 4, STEP).await;
+        assert!(call.is_too_late(shedding.too_late()));
+        advance(STEP).await;
+        shedding.operation_starts(true);
+        assert!(!call.is_too_late(shedding.too_late()));
     }
 }

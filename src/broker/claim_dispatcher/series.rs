@@ -398,8 +398,7 @@ impl DispatcherTask {
             if claim.wait_until.is_some() {
                 self.wait_or_answer_empty(claim);
             } else {
-                let overload = &self.leased_queue.budgets.overload;
-                let refused = Err(overload.refuse("response_bytes"));
+                let refused = Err(self.leased_queue.budgets.refuse("response_bytes"));
                 claim.answer(refused, None, &self.leased_queue);
             }
         }

@@ -12,6 +12,8 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 use serde::{Deserialize, Serialize};
 
+use crate::broker::limits::cancel_reason;
+
 /// The items that a call selects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemSelection {
@@ -84,11 +86,7 @@ impl OperationChange {
             Self::CancelLeases { delay, dead_letter } => ItemChange::Cancel(Cancellation {
                 delay,
                 dead_letter,
-                reason: if reason.is_empty() {
-                    "the lease was cancelled".to_owned()
-                } else {
-                    reason.to_owned()
-                },
+                reason: cancel_reason(reason),
                 call: None,
             }),
             Self::PurgeDead => ItemChange::Purge(State::Dead),

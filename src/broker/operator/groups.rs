@@ -40,15 +40,10 @@ impl Operator {
         }
         let limit = page_size(size)?;
         let identity = format!("{:?}", ("groups", queue, state));
-        let after = page_token::read(&identity, token)?;
-        let after = after.map(|after| {
-            let group =
-                serde_json::from_str::<StoredKey>(&after).map_err(|error| error.to_string())?;
-            group.read(|text| self.inspect.parse_group(index, text))
-        });
-        let after = after
-            .transpose()
-            .map_err(|_| Error::invalid("page_token", "is no next_page_token of this service"))?;
+        let after = page_token::read(&identity, token, |group: StoredKey| {
+            let parse = |text: &str| self.inspect.parse_group(index, text);
+            group.read(parse).ok()
+        })?;
         let search = GroupSearch {
             after,
             state,
@@ -57,10 +52,7 @@ impl Operator {
         };
         let found = self.inspect.find_groups(index, search).await?;
         let end = found.end.as_ref();
-        let next = end.map(|end| {
-            let end = serde_json::to_string(&StoredKey::new(end)).unwrap_or_default();
-            page_token::write(&identity, end)
-        });
+        let next = end.map(|end| page_token::write(&identity, &StoredKey::new(end)));
         Ok(GroupPage {
             next_page_token: next.unwrap_or_default(),
             is_partial: end.is_some() && found.groups.len() < limit,

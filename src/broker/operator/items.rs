@@ -78,10 +78,12 @@ impl Operator {
             "{:?}",
             (&list.queue, list.state, &list.selection, list.newest_first)
         );
-        let after = page_token::read(&identity, &list.page_token)?;
         if !list.selection.keys.is_empty() {
-            return self.list_keys(queue, &list, &identity, after).await;
+            return self.list_keys(queue, &list, &identity).await;
         }
+        let after = page_token::read(&identity, &list.page_token, |place| {
+            self.search_position(queue, &place).ok()
+        })?;
         let state = list
             .state
             .ok_or_else(|| Error::invalid("state", "is required, unless filter.keys is set"))?;
@@ -95,9 +97,7 @@ impl Operator {
             state,
             filter: list.selection.filter,
             not_since: None,
-            after: after
-                .map(|after| self.read_position(queue, &after))
-                .transpose()?,
+            after,
             newest_first: list.newest_first,
             limit,
             max_examined: MAX_EXAMINED,
@@ -108,25 +108,22 @@ impl Operator {
             is_partial: found.end.is_some() && found.items.len() < limit,
             next_page_token: found
                 .end
-                .map(|end| page_token::write(&identity, write_position(&end)))
+                .map(|end| page_token::write(&identity, &StoredPlace::from(&end)))
                 .unwrap_or_default(),
             examined: found.examined,
             items: found.items,
         })
     }
 
-    /// Lists a page of the items with the keys of a selection. `after`: the number of keys on the pages before.
+    /// Lists a page of the items with the keys of a selection. The end of a page is the number of keys up to there.
     async fn list_keys(
         &self,
         queue: QueueIndex,
         list: &ListItems,
         identity: &str,
-        after: Option<String>,
     ) -> Result<ItemList, Error> {
+        let start = page_token::read(identity, &list.page_token, Some::<usize>)?.unwrap_or(0);
         let keys = self.parse_keys(queue, &list.selection.keys)?;
-        let start = after.map_or(Ok(0), |after| after.parse());
-        let start: usize = start
-            .map_err(|_| Error::invalid("page_token", "is no next_page_token of this service"))?;
         // The size of an item is bounded, so this bounds the page.
         let limit = page_size(list.page_size)?.min(DEFAULT_PAGE);
         let rest = keys.get(start..).unwrap_or_default();
@@ -143,7 +140,7 @@ impl Operator {
         Ok(ItemList {
             items,
             next_page_token: if has_more {
-                page_token::write(identity, end.to_string())
+                page_token::write(identity, &end)
             } else {
                 String::new()
             },
@@ -178,13 +175,6 @@ impl Operator {
         keys.collect()
     }
 
-    /// Reads a position that [`write_position`] has written.
-    fn read_position(&self, queue: QueueIndex, text: &str) -> Result<SearchPosition, Error> {
-        let invalid = || Error::invalid("page_token", "is no next_page_token of this service");
-        let place: StoredPlace = serde_json::from_str(text).map_err(|_| invalid())?;
-        self.search_position(queue, &place).map_err(|_| invalid())
-    }
-
     /// Reads a place that the database or a page token has.
     ///
     /// # Errors
@@ -198,10 +188,6 @@ impl Operator {
         let time = place.time.as_ref().map(StoredTime::read).transpose()?;
         Ok(SearchPosition { time, key })
     }
-}
-
-fn write_position(end: &SearchPosition) -> String {
-    serde_json::to_string(&StoredPlace::from(end)).unwrap_or_default()
 }
 
 /// Checks the number of entries on a page.

@@ -77,9 +77,7 @@ impl Operator {
             }
         }
         let limits = self.store()?.set_limits(index, change).await?;
-        if let Some(wakeups) = self.wakeups(index) {
-            wakeups.notify_item_ready_in(Duration::ZERO);
-        }
+        self.wake(index, Duration::ZERO);
         Ok(limits)
     }
 }

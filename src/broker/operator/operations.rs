@@ -7,7 +7,7 @@ use super::definition::{Definition, ItemSelection, OperationChange};
 use super::items::{MAX_EXAMINED, MAX_PAGE, check_selection, page_size};
 use super::{Actor, Operator, cut_reason, filter_error, page_token};
 use crate::broker::error::Error;
-use crate::broker::limits::check_delay;
+use crate::broker::limits::{check_cancel_delay, check_delay};
 
 /// The maximum number of rows that a dry run looks at.
 const MAX_DRY_RUN: usize = 1_000_000;
@@ -139,13 +139,7 @@ impl Operator {
                 check_delay(|| "redrive.delay".to_owned(), delay)?;
             }
             OperationChange::CancelLeases { delay, dead_letter } => {
-                check_delay(|| "cancel_leases.delay".to_owned(), delay)?;
-                if dead_letter && !delay.is_zero() {
-                    return Err(Error::invalid(
-                        "cancel_leases.delay",
-                        "cannot be combined with dead_letter",
-                    ));
-                }
+                check_cancel_delay("cancel_leases.delay", delay, dead_letter)?;
             }
             OperationChange::PurgeDead | OperationChange::PurgeCompleted => {
                 if !spec.allows_purge {
@@ -233,10 +227,7 @@ impl Operator {
         }
         let limit = page_size(size)?;
         let identity = format!("{:?}", (&queues, running_only));
-        let invalid = |_| Error::invalid("page_token", "is no next_page_token of this service");
-        let before = page_token::read(&identity, token)?;
-        let before = before.map(|id| Uuid::parse_str(&id).map_err(invalid));
-        let before = before.transpose()?;
+        let before = page_token::read(&identity, token, |id: String| id.parse::<Uuid>().ok())?;
         let found = self
             .inspect
             .operations(queues.into(), running_only, before, limit);
@@ -252,7 +243,7 @@ impl Operator {
             is_full = true;
         }
         let next_page_token = match found.last() {
-            Some(last) if is_full => page_token::write(&identity, last.id.to_string()),
+            Some(last) if is_full => page_token::write(&identity, &last.id.to_string()),
             _ => String::new(),
         };
         let operations = found.into_iter().map(|operation| {

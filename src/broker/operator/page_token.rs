@@ -1,6 +1,7 @@
 //! The token of the next page of a list. It holds the end of the page before, and a hash of the list that it belongs to.
 
 use data_encoding::BASE64URL_NOPAD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -12,36 +13,43 @@ const HASH_BYTES: usize = 8;
 #[derive(Serialize, Deserialize)]
 struct Token {
     hash: [u8; HASH_BYTES],
+    /// As JSON.
     end: String,
 }
 
 /// Returns the token of the page that follows `end`. `list`: everything that decides which list it is.
-pub(super) fn write(list: &str, end: String) -> String {
+pub(super) fn write(list: &str, end: &impl Serialize) -> String {
     let token = Token {
         hash: hash(list),
-        end,
+        end: serde_json::to_string(end).unwrap_or_default(),
     };
     BASE64URL_NOPAD.encode(&serde_json::to_vec(&token).unwrap_or_default())
 }
 
-/// Returns the end of the page before. `None`: the text is empty, which asks for the first page.
+/// Returns the end of the page before, as `check` accepts it. `None`: the text is empty, which asks for the first page.
 ///
 /// # Errors
 /// [`Error::InvalidField`] if the token is not one of this list.
-pub(super) fn read(list: &str, text: &str) -> Result<Option<String>, Error> {
+pub(super) fn read<T: DeserializeOwned, U>(
+    list: &str,
+    text: &str,
+    check: impl FnOnce(T) -> Option<U>,
+) -> Result<Option<U>, Error> {
     if text.is_empty() {
         return Ok(None);
     }
     let invalid = |problem| Error::invalid("page_token", problem);
+    let foreign = || invalid("is no next_page_token of this service");
     let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok();
     let token: Option<Token> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let token = token.ok_or_else(|| invalid("is no next_page_token of this service"))?;
+    let token = token.ok_or_else(foreign)?;
     if token.hash != hash(list) {
         return Err(invalid(
             "belongs to a list with other fields; send the fields of the first page again",
         ));
     }
-    Ok(Some(token.end))
+    let end = serde_json::from_str(&token.end).ok().and_then(check);
+    end.map(Some).ok_or_else(foreign)
 }
 
 fn hash(list: &str) -> [u8; HASH_BYTES] {
@@ -55,10 +63,15 @@ mod tests {
 
     #[test]
     fn token_belongs_to_its_list() {
-        let token = write("a", "end".to_owned());
-        assert_eq!(read("a", &token), Ok(Some("end".to_owned())));
+        let token = write("a", &7);
+        let read = |list, text| read(list, text, |end: u8| (end != 8).then_some(end));
+        assert_eq!(read("a", &token), Ok(Some(7)));
         assert_eq!(read("a", ""), Ok(None));
-        for (list, text) in [("b", token.as_str()), ("a", "!"), ("a", "AAAA")] {
+        let refused = [write("a", &8), write("a", &"7")];
+        for (list, text) in [("b", &*token), ("a", "!"), ("a", "AAAA")]
+            .into_iter()
+            .chain(refused.iter().map(|token| ("a", &**token)))
+        {
             let refused = read(list, text).expect_err(text);
             assert!(matches!(refused, Error::InvalidField { field, .. } if field == "page_token"));
         }

@@ -45,9 +45,7 @@ impl Operator {
     pub async fn resume_queue(&self, queue: &str) -> Result<Option<QueuePause>, Error> {
         let (index, _) = self.queue(queue)?;
         let ended = self.store()?.resume(index).await?;
-        if let Some(wakeups) = self.wakeups(index) {
-            wakeups.notify_item_ready_in(Duration::ZERO);
-        }
+        self.wake(index, Duration::ZERO);
         Ok(ended)
     }
 
@@ -93,9 +91,7 @@ impl Operator {
         let (index, _) = self.queue(queue)?;
         let group = self.parse_group(index, group)?;
         let ended = self.store()?.resume_group(index, group).await?;
-        if let Some(wakeups) = self.wakeups(index) {
-            wakeups.notify_item_ready_in(Duration::ZERO);
-        }
+        self.wake(index, Duration::ZERO);
         Ok(ended)
     }
 

@@ -42,7 +42,7 @@ const MAX_EXAMINED: usize = 5_000;
 /// After this many refused items an operation fails: it would otherwise try each item of a table whose rows are all refused.
 const MAX_REFUSED: i64 = 100;
 /// The maximum number of batches that run at the same moment.
-const MAX_BATCHES: usize = 4;
+pub(in crate::broker) const MAX_BATCHES: usize = 4;
 /// The shortest rest between two batches.
 const MIN_REST: Duration = Duration::from_millis(2);
 
@@ -56,17 +56,9 @@ pub(in crate::broker) struct OperationRunner {
     pub(in crate::broker) broker: Uuid,
     /// Cancelled when an operator tells this broker to drain.
     pub(in crate::broker) drain: CancellationToken,
-    /// A place for each batch that runs.
-    pub(in crate::broker) batches: BatchPlaces,
-}
-
-/// Bounds the batches that run at the same moment, and so the load of all operations together. An operation that rests needs no place.
-pub(in crate::broker) struct BatchPlaces(Semaphore);
-
-impl Default for BatchPlaces {
-    fn default() -> Self {
-        Self(Semaphore::new(MAX_BATCHES))
-    }
+    /// [`MAX_BATCHES`] places for batches that run, which bound the load of all operations together. An operation that rests needs no
+    /// place.
+    pub(in crate::broker) batches: Semaphore,
 }
 
 impl Definition {
@@ -299,7 +291,7 @@ impl OperationRunner {
                 .await;
         }
         // The semaphore is never closed.
-        let _place = self.batches.0.acquire().await;
+        let _place = self.batches.acquire().await;
         let next = self
             .next_batch(queue, operation, definition, wanted, visited)
             .await?;
@@ -440,13 +432,11 @@ impl OperationRunner {
             _ => None,
         };
         let has_changed = applied.changed.is_some_and(|changed| changed > 0);
-        if let Some(wakeups) = self.operator.wakeups(queue) {
-            if let (Some(delay), true) = (delay, has_changed) {
-                wakeups.notify_item_ready_in(delay);
-            }
-            if !applied.released.is_empty() {
-                wakeups.notify_item_ready_in(Duration::ZERO);
-            }
+        if let (Some(delay), true) = (delay, has_changed) {
+            self.operator.wake(queue, delay);
+        }
+        if !applied.released.is_empty() {
+            self.operator.wake(queue, Duration::ZERO);
         }
         if let Some(leases) = &self.leases {
             leases.ended_by_operation(queue, applied);
@@ -483,7 +473,7 @@ impl Operator {
             leases: None,
             broker: Uuid::new_v4(),
             drain: CancellationToken::new(),
-            batches: BatchPlaces::default(),
+            batches: Semaphore::new(MAX_BATCHES),
         };
         Ok(runner.obey().await)
     }

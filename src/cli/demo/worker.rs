@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use super::journal::{Action, Journal};
 use crate::cli::CommandError;
-use crate::cli::client_args::proto_duration;
 use crate::cli::lease_args::renewals;
+use crate::grpc::duration_to_proto;
 
 /// The simulated work on one row.
 const WORK_PER_ITEM: Duration = Duration::from_millis(3);
@@ -105,7 +105,7 @@ impl DemoWorker {
             queue: self.role.queue(),
             worker_id: self.name.clone(),
             max_items: self.batch,
-            wait_timeout: Some(proto_duration(WAIT_TIMEOUT)),
+            wait_timeout: Some(duration_to_proto(WAIT_TIMEOUT)),
             // If the reply is lost, the same request returns the same leases.
             request_id: Uuid::new_v4().to_string(),
             ..proto::ClaimBatchRequest::default()

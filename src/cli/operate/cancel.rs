@@ -10,9 +10,9 @@ use super::change::{Change, ChangeArgs, OPERATION};
 use super::complete;
 use super::place_args::with_place;
 use crate::cli::CommandError;
-use crate::cli::client_args::proto_duration;
 use crate::cli::lease_args::{problem, state_name, with_results};
 use crate::cli::output::Row;
+use crate::grpc::duration_to_proto;
 
 /// Cancel leases: take items away from their workers
 ///
@@ -58,7 +58,7 @@ impl Cancel {
             )));
         }
         let held = proto::CancelHeld {
-            delay: self.delay.map(proto_duration),
+            delay: self.delay.map(duration_to_proto),
             dead_letter: self.dead_letter,
         };
         let change = Change {
@@ -88,7 +88,7 @@ impl Cancel {
         let request = proto::CancelLeasesRequest {
             queue: self.queue.clone(),
             cancellations: self.keys.iter().map(cancellation).collect(),
-            delay: self.delay.map(proto_duration),
+            delay: self.delay.map(duration_to_proto),
             dead_letter: self.dead_letter,
             reason: self.reason.clone(),
         };

@@ -4,10 +4,9 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 
-use super::admin::Admin;
 use super::complete;
 use super::item_row::known;
-use super::listing::{self, Limit, Listing, parse_limit};
+use super::listing::{self, Limit, listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
 use crate::cli::lease_args::state_name;
@@ -75,32 +74,8 @@ impl ListGroups {
     }
 }
 
-impl Listing for proto::ListGroupsRequest {
-    type Entry = proto::GroupSummary;
-
-    const ENTRIES: &str = "groups";
-    const NONE: &str = "no groups in this state";
-
-    fn row(group: &proto::GroupSummary) -> Row {
-        group_row(group)
-    }
-
-    async fn page(
-        &self,
-        admin: &Admin,
-        size: i32,
-    ) -> Result<(Vec<proto::GroupSummary>, String), CommandError> {
-        let request = Self {
-            page_size: size,
-            ..self.clone()
-        };
-        let page = admin.list_groups(request).await?;
-        Ok((page.groups, page.next_page_token))
-    }
-
-    fn set_token(&mut self, token: String) {
-        self.page_token = token;
-    }
+listing! {
+    ListGroupsRequest of list_groups: groups, GroupSummary, "no groups in this state", group_row
 }
 
 /// Returns the row of a group.

@@ -49,13 +49,8 @@ pub(in crate::cli) struct PauseGroup {
     /// Group: a value of the column that the queue's setting `group` names
     group: String,
     /// Reason, for colleagues who find the group paused
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// End of the pause: RFC 3339, or a duration from now such as 2h [default: until `groups resume`]
     #[arg(long, value_name = "TIME", value_parser = parse_future)]
     until: Option<Timestamp>,
@@ -69,7 +64,7 @@ impl PauseGroup {
         let request = proto::PauseGroupRequest {
             queue: self.queue.clone(),
             group: self.group.clone(),
-            reason: self.reason,
+            reason: self.reason.unwrap_or_default(),
             until: self.until,
         };
         let pause = admin.pause_group(request).await?.pause.unwrap_or_default();

@@ -4,16 +4,14 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use lease_broker_proto::{self as proto, ItemState};
 
-use super::admin::Admin;
 use super::complete;
 use super::filter_args::FilterArgs;
 use super::item_row::item_row;
-use super::listing::{self, Limit, Listing, parse_limit};
+use super::listing::{self, Limit, listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
 use super::state_name::StateName;
 use crate::cli::CommandError;
 use crate::cli::config_args::unknown_queue;
-use crate::cli::output::Row;
 
 /// List the items of a queue in one state
 ///
@@ -76,30 +74,6 @@ impl List {
     }
 }
 
-impl Listing for proto::ListItemsRequest {
-    type Entry = proto::ItemSummary;
-
-    const ENTRIES: &str = "items";
-    const NONE: &str = "no items in this state";
-
-    fn row(item: &proto::ItemSummary) -> Row {
-        item_row(item)
-    }
-
-    async fn page(
-        &self,
-        admin: &Admin,
-        size: i32,
-    ) -> Result<(Vec<proto::ItemSummary>, String), CommandError> {
-        let request = Self {
-            page_size: size,
-            ..self.clone()
-        };
-        let page = admin.list_items(request).await?;
-        Ok((page.items, page.next_page_token))
-    }
-
-    fn set_token(&mut self, token: String) {
-        self.page_token = token;
-    }
+listing! {
+    ListItemsRequest of list_items: items, ItemSummary, "no items in this state", item_row
 }

@@ -37,17 +37,44 @@ pub(super) trait Listing: Sized {
     /// Returns the row of an entry.
     fn row(entry: &Self::Entry) -> Row;
 
-    /// Asks for up to `size` entries. Returns them, which can be fewer or none although more follow, and the token of the next page.
-    /// Empty: there is none.
+    /// Asks for up to `size` entries. Returns them, which can be fewer or none although more follow, and the request of the next page.
+    /// `None`: there is none.
     async fn page(
-        &self,
+        self,
         admin: &Admin,
         size: i32,
-    ) -> Result<(Vec<Self::Entry>, String), CommandError>;
-
-    /// Makes this the request of the page with this token.
-    fn set_token(&mut self, token: String);
+    ) -> Result<(Vec<Self::Entry>, Option<Self>), CommandError>;
 }
+
+/// Makes the request of an rpc a [`Listing`]. `$entries`: the field of the response with the entries. `$none`: the text of a table
+/// without entries. `$row`: the function that returns the row of an entry.
+macro_rules! listing {
+    ($request:ident of $rpc:ident: $entries:ident, $entry:ident, $none:literal, $row:ident) => {
+        impl $crate::cli::operate::listing::Listing for proto::$request {
+            type Entry = proto::$entry;
+
+            const ENTRIES: &str = stringify!($entries);
+            const NONE: &str = $none;
+
+            fn row(entry: &Self::Entry) -> $crate::cli::output::Row {
+                $row(entry)
+            }
+
+            async fn page(
+                mut self,
+                admin: &$crate::cli::operate::admin::Admin,
+                size: i32,
+            ) -> Result<(Vec<Self::Entry>, Option<Self>), $crate::cli::CommandError> {
+                self.page_size = size;
+                let page = admin.$rpc(self.clone()).await?;
+                self.page_token = page.next_page_token;
+                let has_next = !self.page_token.is_empty();
+                Ok((page.$entries, has_next.then_some(self)))
+            }
+        }
+    };
+}
+pub(super) use listing;
 
 /// Prints a list.
 pub(super) async fn print<L: Listing>(
@@ -56,31 +83,45 @@ pub(super) async fn print<L: Listing>(
     output: OutputFormat,
     limit: Limit,
 ) -> Result<(), CommandError> {
-    let pages = Pages {
-        admin,
-        next: Some(list),
-    };
     match limit {
-        Limit::Items(limit) => print_some(pages, output, limit).await,
-        Limit::All => print_all(pages, output).await,
+        Limit::Items(_) => print_some(admin, list, output, limit).await,
+        Limit::All => print_all(admin, list, output).await,
     }
 }
 
-async fn print_some<L: Listing>(
-    mut pages: Pages<'_, L>,
-    output: OutputFormat,
-    limit: usize,
-) -> Result<(), CommandError> {
+/// Returns the entries of a list up to the limit, and whether there are more.
+pub(super) async fn find<L: Listing>(
+    admin: &Admin,
+    list: L,
+    limit: Limit,
+) -> Result<(Vec<L::Entry>, bool), CommandError> {
+    let limit = match limit {
+        Limit::Items(limit) => limit,
+        Limit::All => usize::MAX,
+    };
     // One more than asked for shows that there are more.
     let asked = limit.saturating_add(1);
+    let mut next = Some(list);
     let mut entries = Vec::new();
     while entries.len() < asked
-        && let Some(page) = pages.next(asked - entries.len()).await?
+        && let Some(list) = next
     {
+        let page;
+        (page, next) = list.page(admin, page_size(asked - entries.len())).await?;
         entries.extend(page);
     }
     let has_more = entries.len() > limit;
     entries.truncate(limit);
+    Ok((entries, has_more))
+}
+
+async fn print_some<L: Listing>(
+    admin: &Admin,
+    list: L,
+    output: OutputFormat,
+    limit: Limit,
+) -> Result<(), CommandError> {
+    let (entries, has_more) = find(admin, list, limit).await?;
     let rows: Vec<_> = entries.iter().map(L::row).collect();
     output.print(&rows, L::NONE);
     if has_more {
@@ -95,11 +136,15 @@ async fn print_some<L: Listing>(
 /// Prints all entries, page by page, so that the command needs no memory for them. Ends when the output cannot be written any
 /// more: no program reads it.
 async fn print_all<L: Listing>(
-    mut pages: Pages<'_, L>,
+    admin: &Admin,
+    list: L,
     output: OutputFormat,
 ) -> Result<(), CommandError> {
     let mut is_first = true;
-    while let Some(entries) = pages.next(PAGE).await? {
+    let mut next = Some(list);
+    while let Some(list) = next {
+        let entries;
+        (entries, next) = list.page(admin, page_size(PAGE)).await?;
         let rows: Vec<_> = entries.iter().map(L::row).collect();
         output.print_page(&rows, is_first);
         is_first &= rows.is_empty();
@@ -113,25 +158,6 @@ async fn print_all<L: Listing>(
     Ok(())
 }
 
-/// The pages of a list.
-struct Pages<'a, L> {
-    admin: &'a Admin,
-    /// The request of the next page. `None`: there is none.
-    next: Option<L>,
-}
-
-impl<L: Listing> Pages<'_, L> {
-    /// Returns up to `wanted` entries more. `None`: there are no more.
-    async fn next(&mut self, wanted: usize) -> Result<Option<Vec<L::Entry>>, CommandError> {
-        let Some(mut request) = self.next.take() else {
-            return Ok(None);
-        };
-        let size = i32::try_from(wanted.min(PAGE)).unwrap_or(i32::MAX);
-        let (entries, token) = request.page(self.admin, size).await?;
-        if !token.is_empty() {
-            request.set_token(token);
-            self.next = Some(request);
-        }
-        Ok(Some(entries))
-    }
+fn page_size(wanted: usize) -> i32 {
+    i32::try_from(wanted.min(PAGE)).unwrap_or(i32::MAX)
 }

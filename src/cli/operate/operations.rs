@@ -7,7 +7,7 @@ use lease_broker_proto as proto;
 use super::admin::Admin;
 use super::audit_args::AuditArgs;
 use super::complete;
-use super::listing::{Limit, parse_limit};
+use super::listing::{self, Limit, Listing as _, listing, parse_limit};
 use super::operation_row::{
     operation_fingerprint, operation_record, operation_row, operation_state,
 };
@@ -141,7 +141,7 @@ impl Operations {
     }
 
     async fn list(&self, admin: &Admin) -> Result<(), CommandError> {
-        let empty = "no operations";
+        let empty = proto::ListOperationsRequest::NONE;
         let output = self.place.output();
         if self.watch {
             let look = async || {
@@ -164,29 +164,17 @@ impl Operations {
 
     /// Returns the operations, and whether there are more than the limit allows.
     async fn find(&self, admin: &Admin) -> Result<(Vec<proto::Operation>, bool), CommandError> {
-        let limit = match self.limit {
-            Limit::Items(limit) => limit,
-            Limit::All => usize::MAX,
-        };
-        let mut request = proto::ListOperationsRequest {
+        let request = proto::ListOperationsRequest {
             queue: self.queue.clone().unwrap_or_default(),
             running_only: self.running,
-            page_size: i32::try_from(limit.saturating_add(1).min(1_000)).unwrap_or(1_000),
-            page_token: String::new(),
+            ..proto::ListOperationsRequest::default()
         };
-        let mut operations = Vec::new();
-        loop {
-            let page = admin.list_operations(request.clone()).await?;
-            operations.extend(page.operations);
-            if page.next_page_token.is_empty() || operations.len() > limit {
-                break;
-            }
-            request.page_token = page.next_page_token;
-        }
-        let has_more = operations.len() > limit;
-        operations.truncate(limit);
-        Ok((operations, has_more))
+        listing::find(admin, request, self.limit).await
     }
+}
+
+listing! {
+    ListOperationsRequest of list_operations: operations, Operation, "no operations", operation_row
 }
 
 fn entry(operation: &proto::Operation) -> Entry {

@@ -30,13 +30,8 @@ pub(in crate::cli) struct Pause {
     #[arg(long, value_enum, default_value_t = ModeName::Claims)]
     mode: ModeName,
     /// Reason, for colleagues who find the queue paused
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// End of the pause: RFC 3339, or a duration from now such as 2h [default: until `resume`]
     #[arg(long, value_name = "TIME", value_parser = parse_future)]
     until: Option<Timestamp>,
@@ -70,7 +65,7 @@ impl Pause {
         let request = proto::PauseQueueRequest {
             queue: self.queue.clone(),
             mode: proto::PauseMode::from(self.mode).into(),
-            reason: self.reason,
+            reason: self.reason.unwrap_or_default(),
             until: self.until,
         };
         let pause = admin.pause_queue(request).await?.pause.unwrap_or_default();

@@ -35,13 +35,8 @@ pub(in crate::cli) struct Purge {
     #[arg(long, value_enum)]
     state: Purgeable,
     /// Reason, for the list of operations and the audit log
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -68,7 +63,7 @@ impl Purge {
             action: Action::Purge(proto::Purge {
                 state: state.into(),
             }),
-            reason: self.reason,
+            reason: self.reason.unwrap_or_default(),
             args: &self.change,
         };
         change.run().await

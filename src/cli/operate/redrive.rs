@@ -10,7 +10,7 @@ use super::change::{Change, ChangeArgs, OPERATION};
 use super::complete;
 use super::place_args::with_place;
 use crate::cli::CommandError;
-use crate::cli::client_args::proto_duration;
+use crate::grpc::duration_to_proto;
 
 /// Make dead items ready again and reset their attempts
 ///
@@ -41,13 +41,8 @@ pub(in crate::cli) struct Redrive {
     #[arg(long)]
     clear_checkpoint: bool,
     /// Reason, for the list of operations and the audit log
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -55,7 +50,7 @@ pub(in crate::cli) struct Redrive {
 impl Redrive {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
         let redrive = proto::Redrive {
-            delay: self.delay.map(proto_duration),
+            delay: self.delay.map(duration_to_proto),
             keep_attempts: self.keep_attempts,
             clear_checkpoint: self.clear_checkpoint,
         };
@@ -63,7 +58,7 @@ impl Redrive {
             queue: self.queue,
             keys: &self.keys,
             action: Action::Redrive(redrive),
-            reason: self.reason,
+            reason: self.reason.unwrap_or_default(),
             args: &self.change,
         };
         change.run().await

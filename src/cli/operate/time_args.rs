@@ -21,31 +21,20 @@ fn parse(
     from_now: fn(&SystemTime, Duration) -> Option<SystemTime>,
 ) -> Result<Timestamp, String> {
     if let Ok(moment) = OffsetDateTime::parse(text, &Rfc3339) {
-        return Ok(Timestamp {
-            seconds: moment.unix_timestamp(),
-            nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
-        });
+        return Ok(SystemTime::from(moment).into());
     }
     let duration = humantime::parse_duration(text).map_err(|_| {
         "must be a duration such as 2h, or a moment such as 2026-11-20T22:15:20Z".to_owned()
     })?;
-    let moment = from_now(&SystemTime::now(), duration);
-    let since = moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
-    let since = since.ok_or_else(|| "is too far away".to_owned())?;
-    Ok(Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(since.subsec_nanos()).unwrap_or(0),
-    })
+    let moment = from_now(&SystemTime::now(), duration).filter(|moment| *moment >= UNIX_EPOCH);
+    let moment = moment.ok_or_else(|| "is too far away".to_owned())?;
+    Ok(moment.into())
 }
 
 /// Returns the time that has passed since a moment, by the clock of this host. Zero: the moment is in the future.
 pub(super) fn age(moment: &Timestamp) -> Duration {
-    let since = Duration::new(
-        u64::try_from(moment.seconds).unwrap_or(0),
-        u32::try_from(moment.nanos).unwrap_or(0),
-    );
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().saturating_sub(since)
+    let moment = SystemTime::try_from(*moment).unwrap_or(UNIX_EPOCH);
+    moment.elapsed().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -59,11 +48,13 @@ mod tests {
             (absolute.seconds, absolute.nanos),
             (1_795_209_320, 500_000_000)
         );
+        let early = parse_past("1969-12-31T23:59:59.5Z").expect("a moment");
+        assert_eq!((early.seconds, early.nanos), (-1, 500_000_000));
         let past = parse_past("2h").expect("a moment");
         let future = parse_future("2h").expect("a moment");
         let apart = future.seconds - past.seconds;
         assert!((14_400..14_460).contains(&apart), "{apart}");
-        for wrong in ["", "soon", "2026-11-20", "99999999999y"] {
+        for wrong in ["", "soon", "2026-11-20", "200y", "99999999999y"] {
             assert!(parse_past(wrong).is_err(), "{wrong}");
         }
     }

@@ -54,31 +54,23 @@ pub(in crate::grpc) struct Connection {
 pub(in crate::grpc) struct OpenStream(Arc<Connection>);
 
 impl Connection {
-    pub(in crate::grpc) fn new(
+    pub(super) fn new(
         account: Arc<Account>,
         budgets: Arc<Budgets>,
-        login: Login,
+        (login, certificates): (Login, Vec<CertificateDer<'static>>),
         stop: CancellationToken,
     ) -> Self {
         Self {
             account,
             budgets,
             login,
-            certificates: Vec::new(),
+            certificates,
             stop,
             started_streams: AtomicUsize::new(0),
             control_bytes: AtomicI64::new(CONTROL_BYTES),
             cut_requests: AtomicUsize::new(0),
             response_limit: AtomicU64::new(0),
             has_watcher: AtomicBool::new(false),
-        }
-    }
-
-    /// Keeps the certificates of the client, as long as the connection lasts.
-    pub(super) fn with_certificates(self, certificates: Vec<CertificateDer<'static>>) -> Self {
-        Self {
-            certificates,
-            ..self
         }
     }
 
@@ -178,7 +170,7 @@ impl Connection {
         Arc::new(Self::new(
             open.expect("a place").account().clone(),
             Arc::new(budgets),
-            Login::default(),
+            (Login::default(), Vec::new()),
             CancellationToken::new(),
         ))
     }

@@ -17,7 +17,6 @@ const UNTRUSTED_IDLE: Duration = Duration::from_secs(10);
 /// The time limits of connections.
 #[derive(Clone, Copy)]
 pub(super) struct LifetimeLimits {
-    pub(super) max_connections: usize,
     pub(super) handshake_timeout: Duration,
     /// `None`: connections are not replaced.
     max_age: Option<Duration>,
@@ -30,7 +29,6 @@ impl From<&config::Server> for LifetimeLimits {
     fn from(settings: &config::Server) -> Self {
         let unless_zero = |time: Duration| (!time.is_zero()).then_some(time);
         Self {
-            max_connections: settings.max_connections,
             handshake_timeout: settings.handshake_timeout,
             max_age: unless_zero(settings.max_connection_age),
             max_idle: unless_zero(settings.max_connection_idle),
@@ -146,7 +144,6 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const LIMITS: LifetimeLimits = LifetimeLimits {
-        max_connections: 1,
         handshake_timeout: SECOND,
         max_age: Some(Duration::from_secs(100)),
         max_idle: Some(Duration::from_secs(40)),

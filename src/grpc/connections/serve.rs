@@ -15,7 +15,7 @@ use super::super::connection_counts::RefusedConnection;
 use super::connection::{Connection, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
-use super::tls_port::{Encrypted, TlsPort};
+use super::tls_port::TlsPort;
 use super::turn_io::TurnIo;
 use super::{Connections, MakeService};
 use crate::broker::OpenAccount;
@@ -37,19 +37,9 @@ impl<M: MakeService> Connections<M> {
         let handshake = tokio::time::timeout(self.limits.handshake_timeout, accepted);
         let handshake = account.end.run_until_cancelled(handshake);
         let cause = match stop.run_until_cancelled(handshake).await?? {
-            Ok(Ok(encrypted)) => {
-                let Encrypted {
-                    stream,
-                    login,
-                    certificates,
-                } = encrypted;
+            Ok(Ok((stream, login))) => {
                 let (account, budgets) = (account.clone(), self.budgets.clone());
-                let has_certificate = !certificates.is_empty();
-                let connection = Connection::new(account, budgets, login, stop);
-                let connection = Arc::new(connection.with_certificates(certificates));
-                if has_certificate {
-                    tls.watch(&connection);
-                }
+                let connection = Arc::new(Connection::new(account, budgets, login, stop));
                 return Some((Stream::Right(Box::new(stream)), connection));
             }
             Ok(Err(error)) => error.to_string(),

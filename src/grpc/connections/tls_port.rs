@@ -2,10 +2,9 @@
 
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::server::Acceptor;
 use tokio::net::TcpStream;
@@ -13,8 +12,8 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Connection;
 use super::handshakes::Handshakes;
+use super::open_connections::OpenConnections;
 use crate::broker::Account;
 use crate::security::{Login, ServerTls};
 
@@ -27,25 +26,16 @@ const CHECKS_AT_ONCE: usize = 16;
 pub(super) struct TlsPort {
     tls: Arc<ServerTls>,
     pub(super) handshakes: Handshakes,
-    /// The connections of clients with a certificate. Those that have ended stay here until the next check, without their
-    /// certificates.
-    clients: Mutex<Vec<Weak<Connection>>>,
 }
 
-/// A connection after its handshake.
-pub(super) struct Encrypted {
-    pub(super) stream: TlsStream<TcpStream>,
-    pub(super) login: Login,
-    /// The certificates of the client, its own first. Empty: it has none.
-    pub(super) certificates: Vec<CertificateDer<'static>>,
-}
+/// The login of a client by its certificates, and these, its own first. Empty: it has none.
+type CertificateLogin = (Login, Vec<CertificateDer<'static>>);
 
 impl TlsPort {
     pub(super) fn new(tls: Arc<ServerTls>, handshakes_per_second: NonZeroU32) -> Self {
         Self {
             tls,
             handshakes: Handshakes::new(handshakes_per_second),
-            clients: Mutex::default(),
         }
     }
 
@@ -57,7 +47,7 @@ impl TlsPort {
         &self,
         stream: TcpStream,
         account: &Account,
-    ) -> io::Result<Encrypted> {
+    ) -> io::Result<(TlsStream<TcpStream>, CertificateLogin)> {
         // Up to here a client costs no cryptography.
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         self.handshakes.turn(account).await;
@@ -71,20 +61,11 @@ impl TlsPort {
         let certificates = certificates.to_vec();
         let own = certificates.first().map(|own| state.names(own));
         let login = own.map_or_else(Login::default, Login::with_certificate);
-        Ok(Encrypted {
-            stream,
-            login,
-            certificates,
-        })
+        Ok((stream, (login, certificates)))
     }
 
-    /// Adds a connection whose client has certificates. They are checked again while the connection lasts.
-    pub(super) fn watch(&self, connection: &Arc<Connection>) {
-        self.clients.lock().push(Arc::downgrade(connection));
-    }
-
-    /// Closes the connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
-    pub(super) async fn check_clients(&self, stop: CancellationToken) {
+    /// Closes the open connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
+    pub(super) async fn check_clients(&self, open: &OpenConnections, stop: CancellationToken) {
         let mut updates = self.tls.changes();
         loop {
             tokio::select! {
@@ -95,15 +76,11 @@ impl TlsPort {
                 }
             }
             let valid = self.tls.state();
-            let clients = std::mem::take(&mut *self.clients.lock());
-            let mut left = Vec::with_capacity(clients.len());
-            for (index, client) in clients.into_iter().enumerate() {
-                let Some(connection) = client.upgrade() else {
-                    continue;
-                };
-                if valid.accepts(&connection.certificates) {
-                    left.push(client);
-                } else {
+            let clients = open
+                .all()
+                .filter(|connection| !connection.certificates.is_empty());
+            for (index, connection) in clients.enumerate() {
+                if !valid.accepts(&connection.certificates) {
                     let peer = connection.account.peer.ip();
                     tracing::warn!(
                         target: "lease_broker::audit",
@@ -117,7 +94,6 @@ impl TlsPort {
                     tokio::task::yield_now().await;
                 }
             }
-            self.clients.lock().append(&mut left);
         }
     }
 }
