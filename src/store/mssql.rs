@@ -513,6 +513,6 @@ impl Upkeep for MssqlStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.reader.operations.pool.probe(PROBE_SQL).await
+        self.reader.operations.probe(PROBE_SQL).await
     }
 }
