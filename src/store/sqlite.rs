@@ -19,7 +19,6 @@ mod connection;
 mod enqueue;
 mod enqueue_once;
 mod epoch;
-mod epoch_sql;
 mod error;
 mod example_item;
 mod flusher;
