@@ -54,6 +54,8 @@ mod stats;
 mod survey;
 mod table;
 mod template;
+#[cfg(test)]
+mod test_queue;
 mod time_text;
 mod turn;
 mod withdrawal;

@@ -63,7 +63,7 @@ mod tests {
     use lease_broker_model::queue::OnComplete;
 
     use super::*;
-    use crate::mssql::tests::spec;
+    use crate::test_queue::spec;
 
     #[test]
     fn table_that_the_login_does_not_see_is_not_named() {
