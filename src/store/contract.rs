@@ -50,7 +50,7 @@ pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
-pub(crate) use self::step::{due_after, next_fence};
+pub(crate) use self::step::{due_after, next_fence, ready_after};
 pub use self::suspects::{Holding, Share, share_of};
 pub use self::upkeep::Upkeep;
 
