@@ -110,9 +110,10 @@ impl MssqlOperations {
 
 /// Returns the entry of the second list (cancel.sql names the fields).
 pub(super) fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
-    let (state, delay) = match cancellation.dead_letter {
-        true => (State::Dead, None),
-        false => ready_after(cancellation.delay),
+    let (state, delay) = if cancellation.dead_letter {
+        (State::Dead, None)
+    } else {
+        ready_after(cancellation.delay)
     };
     let mut entry = ListEntry::default();
     entry.insert("n", json!(state.code()));

@@ -69,7 +69,7 @@ impl MssqlOperations {
         Run: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let task = self.pool.runtime.spawn(operation(self.clone()));
-        task.await.map_err(ended_early)?
+        task.await.map_err(|error| ended_early(&error))?
     }
 
     /// Probes the database, on the runtime of the pool. Dropping this future ends the probe.
@@ -79,11 +79,13 @@ impl MssqlOperations {
             .pool
             .runtime
             .spawn(async move { pool.probe(sql).await });
-        AbortOnDropHandle::new(task).await.map_err(ended_early)?
+        AbortOnDropHandle::new(task)
+            .await
+            .map_err(|error| ended_early(&error))?
     }
 }
 
-fn ended_early(error: JoinError) -> StoreError {
+fn ended_early(error: &JoinError) -> StoreError {
     StoreError::Bug(format!("an operation ended early: {error}"))
 }
 
