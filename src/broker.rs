@@ -352,7 +352,7 @@ impl Broker {
             };
             let queue = broker.start_queue(index, spec, &wakeups, &config, &spans);
             let monitor = QueueMonitor {
-                store: broker.store.clone(),
+                store: broker.store.reads().clone(),
                 health: broker.store_health.clone(),
                 turns: refresh_turns.clone(),
                 queue: index,

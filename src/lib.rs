@@ -14,7 +14,7 @@
 //!   commands in [`cli`] and the worker library use tonic and prost.
 //! - [`broker`] applies the rules: limits, retries and backoff, group commit, waiting claims, the reaper, draining. It contains
 //!   no SQL and no gRPC.
-//! - [`lease_broker_store`] holds the leases. Its contract is six traits. Each method is one atomic operation, most of them on
+//! - [`lease_broker_store`] holds the leases. Its contract is five traits. Each method is one atomic operation, most of them on
 //!   a list of requests. The modules `sqlite` and `mssql` implement the contract, with one SQL file per operation in `sql/`.
 //!
 //! [`security`] decides who a caller is, and [`config`] reads the settings. [`telemetry`] reads the counters of the layers and

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
-    ClaimCall, Ending, Inspect as _, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement,
+    ClaimCall, Ending, Leases as _, NewItem, QueueIndex, Renewal, Settled, Settlement, Store as _,
 };
 use lease_broker_value::Value;
 
@@ -50,7 +50,7 @@ impl Operation {
         match self {
             Self::Stats => {
                 let start = Instant::now();
-                store.stats(QUEUE).await.expect("stats");
+                store.reads().stats(QUEUE).await.expect("stats");
                 start.elapsed()
             }
             Self::Claim(count) => {

@@ -78,7 +78,7 @@ impl Broker {
             &queue.spec,
             &self.limits,
             self.store.secret(),
-            |group| self.store.parse_group(queue.index, group),
+            |group| self.store.reads().parse_group(queue.index, group),
         )
     }
 

@@ -95,7 +95,7 @@ impl Broker {
         let _place = self.budgets.working_call(context)?;
         self.limits
             .check_length("cancellations", request.leases.len())?;
-        let parse_key = |text: &str| self.store.parse_key(queue.index, text);
+        let parse_key = |text: &str| self.store.reads().parse_key(queue.index, text);
         let checked = CheckedCancel::new(request, parse_key, context.span())?;
         let delay = checked.cancellation.delay;
         let CancelResults {

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(stopped.as_mut().now_or_never(), None);
         answer.send(()).expect("a receiver");
         stopped.await;
-        let stats = store.exact_stats(QUEUE).await.expect("statistics");
+        let stats = store.reads().exact_stats(QUEUE).await.expect("statistics");
         assert_eq!(stats.count_of(State::Ready), 1);
     }
 

@@ -72,7 +72,7 @@ impl Operator {
         queues: &[QueueSpec],
         wakeups: Arc<[Arc<Wakeups>]>,
     ) -> Self {
-        Self::over(store.clone(), Some(store), queues, wakeups)
+        Self::over(store.reads().clone(), Some(store), queues, wakeups)
     }
 
     fn over(

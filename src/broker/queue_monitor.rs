@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lease_broker_model::item_state::State;
 use lease_broker_store::{
-    Browse, FoundGroups, GroupSearch, Inspect, ListedItem, QueueIndex, Stats, StoreError,
+    Browse, FoundGroups, GroupSearch, ListedItem, QueueIndex, Stats, StoreError,
 };
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -114,10 +114,10 @@ impl LastRefresh {
 /// What a monitor reads. Every store has it.
 #[async_trait]
 pub(super) trait MonitoredStore: Send + Sync {
-    /// See [`Inspect::timed_stats`].
+    /// See [`Browse::timed_stats`].
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError>;
 
-    /// Lists leases as [`Inspect::list`] does.
+    /// Lists leases as [`Browse::list`] does.
     async fn oldest_leases(
         &self,
         queue: QueueIndex,
@@ -135,7 +135,7 @@ pub(super) trait MonitoredStore: Send + Sync {
 #[async_trait]
 impl<T: Browse + ?Sized> MonitoredStore for T {
     async fn timed_stats(&self, queue: QueueIndex) -> Result<(Stats, Duration), StoreError> {
-        Inspect::timed_stats(self, queue, None).await
+        Browse::timed_stats(self, queue, None).await
     }
 
     async fn oldest_leases(

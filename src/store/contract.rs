@@ -1,4 +1,4 @@
-//! The contract of a store, in six traits, with the requests and the results of their methods.
+//! The contract of a store, in five traits, with the requests and the results of their methods.
 
 mod browse;
 mod claim;
@@ -6,7 +6,6 @@ mod ended_leases;
 mod facts;
 mod group_pause;
 mod heartbeat;
-mod inspect;
 mod item_search;
 mod leases;
 mod limits;
@@ -20,8 +19,9 @@ mod step;
 mod suspects;
 mod upkeep;
 
+use std::sync::Arc;
+
 pub use self::browse::Browse;
-pub(super) use self::browse::browse_by_field;
 pub(crate) use self::claim::restore_runs;
 pub use self::claim::{
     ClaimCall, Claimed, ClaimedItem, LeaseExpiry, Limited, MAX_CLAIM_GROUPS, MAX_PASSED_OVER,
@@ -34,8 +34,6 @@ pub use self::ended_leases::{
 pub use self::facts::{Database, Facts};
 pub use self::group_pause::{GroupPause, MAX_PAUSED_GROUPS, NewGroupPause};
 pub use self::heartbeat::{Renewal, Renewed};
-pub use self::inspect::Inspect;
-pub(super) use self::inspect::inspect_by_field;
 pub use self::item_search::{
     FoundItem, FoundItems, ItemFilter, ItemRecord, ItemSearch, MAX_PAGE_BYTES, SearchPosition,
 };
@@ -52,11 +50,12 @@ pub use self::queue_index::QueueIndex;
 pub(crate) use self::settle::wants_owner;
 pub use self::settle::{Ending, SettleResults, Settled, Settlement};
 pub use self::step::{LeaseProof, LeaseRow, RowEnding, RowOperation, RowOutcome, step};
-pub(crate) use self::step::{due_after, next_fence};
+pub(crate) use self::step::{due_after, next_fence, ready_after};
 pub use self::suspects::{Holding, Share, share_of};
 pub use self::upkeep::Upkeep;
 
 /// A store that does everything.
-pub trait Store: Browse + Facts + Leases + Operate + Upkeep {}
-
-impl<T: Browse + Facts + Leases + Operate + Upkeep> Store for T {}
+pub trait Store: Facts + Leases + Operate + Upkeep {
+    /// Returns the reads of the store.
+    fn reads(&self) -> &Arc<dyn Browse>;
+}

@@ -138,6 +138,16 @@ impl Rejection {
         }
     }
 
+    /// Returns the error of a list with these rejections. `Ok`: there are none.
+    pub(crate) fn of_all(rejections: Vec<Self>) -> Result<(), StoreError> {
+        let mut rejections = rejections.into_iter();
+        let Some(first) = rejections.next() else {
+            return Ok(());
+        };
+        let more = rejections.collect();
+        Err(StoreError::Rejected(Self { more, ..first }))
+    }
+
     /// Returns the rejection of a list in which the refused request is not known.
     pub fn of_list(column: Option<String>, problem: Problem) -> Self {
         Self {
@@ -191,13 +201,10 @@ impl Refusal {
 
     /// Returns the refusal of a settlement whose lease belongs to a run in which an earlier item is leased.
     pub fn out_of_order() -> Self {
-        Self {
-            field: None,
-            problem: Problem::new(
-                ProblemKind::OutOfOrder,
-                "an earlier item of the run is still leased; settle the items of a run in their order",
-            ),
-        }
+        Self::of_row(Problem::new(
+            ProblemKind::OutOfOrder,
+            "an earlier item of the run is still leased; settle the items of a run in their order",
+        ))
     }
 
     /// Returns the refusal of a column that the settlement writes.

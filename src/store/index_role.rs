@@ -74,40 +74,30 @@ impl IndexRole {
 
     /// Returns the role's name, which is part of the index's name.
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Group => "group",
-            Self::Busy => "busy",
-            Self::Due => "due",
-            Self::Token => "token",
-            Self::Dead => "dead",
-            Self::Completed => "completed",
-        }
+        self.names()[0]
     }
 
     /// Returns the section of `adopt.sql` that creates the index. The placeholder of the index's name is called the same.
     pub(super) const fn section(self) -> &'static str {
-        match self {
-            Self::Ready => "ready_index",
-            Self::Group => "group_index",
-            Self::Busy => "busy_index",
-            Self::Due => "due_index",
-            Self::Token => "token_index",
-            Self::Dead => "dead_index",
-            Self::Completed => "completed_index",
-        }
+        self.names()[1]
     }
 
     /// Returns the names of the placeholders for the index's columns and for its filter.
     pub(super) const fn placeholders(self) -> [&'static str; 2] {
+        let [_, _, columns, filter] = self.names();
+        [columns, filter]
+    }
+
+    #[rustfmt::skip]
+    const fn names(self) -> [&'static str; 4] {
         match self {
-            Self::Ready => ["ready_columns", "ready_filter"],
-            Self::Group => ["group_columns", "group_filter"],
-            Self::Busy => ["busy_columns", "busy_filter"],
-            Self::Due => ["due_columns", "due_filter"],
-            Self::Token => ["token_columns", "token_filter"],
-            Self::Dead => ["dead_columns", "dead_filter"],
-            Self::Completed => ["completed_columns", "completed_filter"],
+            Self::Ready => ["ready", "ready_index", "ready_columns", "ready_filter"],
+            Self::Group => ["group", "group_index", "group_columns", "group_filter"],
+            Self::Busy => ["busy", "busy_index", "busy_columns", "busy_filter"],
+            Self::Due => ["due", "due_index", "due_columns", "due_filter"],
+            Self::Token => ["token", "token_index", "token_columns", "token_filter"],
+            Self::Dead => ["dead", "dead_index", "dead_columns", "dead_filter"],
+            Self::Completed => ["completed", "completed_index", "completed_columns", "completed_filter"],
         }
     }
 

@@ -7,7 +7,7 @@ use lease_broker_model::item_state::State;
 
 use super::{Instance, Limited, ListedGroup, QueuePause};
 
-/// The result of [`Inspect::item_facts`](super::Inspect::item_facts). All times are by the store's clock, in milliseconds since
+/// The result of [`Browse::item_facts`](super::Browse::item_facts). All times are by the store's clock, in milliseconds since
 /// 1970-01-01T00:00:00Z.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ItemFacts {

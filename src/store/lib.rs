@@ -1,8 +1,8 @@
 //! The contract between the broker and a database that holds leases, and the two stores that keep it.
 //!
-//! Six traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order. [`Operate`] has
-//! the changes of operators. [`Inspect`] and [`Browse`] read the database and change nothing. [`Facts`] needs no call to the database.
-//! A [`Store`] has all six. [`sqlite`] and [`mssql`] implement them, and one conformance suite (`tests/conformance`) checks both.
+//! Five traits are the contract. [`Leases`] gives, extends and ends leases. [`Upkeep`] keeps the database in order. [`Operate`] has
+//! the changes of operators. [`Browse`] reads the database and changes nothing. [`Facts`] needs no call to the database. A [`Store`]
+//! has all five. [`sqlite`] and [`mssql`] implement them, and one conformance suite (`tests/conformance`) checks both.
 //! [`schema`] is the contract for the command that prepares tables.
 //!
 //! This crate cannot import the broker: the broker's crate depends on it. It reads no configuration file either, so the types
@@ -54,6 +54,8 @@ mod stats;
 mod survey;
 mod table;
 mod template;
+#[cfg(test)]
+mod test_queue;
 mod time_text;
 mod turn;
 mod withdrawal;
@@ -62,14 +64,14 @@ mod written_columns;
 pub use self::contract::{
     AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Concurrency, Database, EndedLease, Ending, Facts,
-    FollowUp, FoundItem, FoundItems, GroupPause, Holding, Inspect, ItemChange, ItemFilter,
-    ItemRecord, ItemSearch, KEEP_OPERATIONS_FOR, LeaseExpiry, LeaseProof, LeaseRow, Leases,
-    LimitChange, Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER, MAX_PAUSED_GROUPS,
-    MAX_TOO_LARGE, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
-    OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome,
-    SearchPosition, SettleResults, Settled, Settlement, Share, StartedOperation, Store,
-    TooLargeItem, TraceNote, TurnCost, Upkeep, share_of, step,
+    FollowUp, FoundItem, FoundItems, GroupPause, Holding, ItemChange, ItemFilter, ItemRecord,
+    ItemSearch, KEEP_OPERATIONS_FOR, LeaseExpiry, LeaseProof, LeaseRow, Leases, LimitChange,
+    Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER, MAX_PAUSED_GROUPS, MAX_TOO_LARGE,
+    NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch,
+    OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues, QueuePause, Reaped,
+    ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition,
+    SettleResults, Settled, Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote,
+    TurnCost, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{

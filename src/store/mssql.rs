@@ -103,16 +103,15 @@ use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
 pub use self::settings::Settings;
 use super::adoption::Unfit;
-use super::contract::{browse_by_field, inspect_by_field};
 use super::instance::refuse_other_rule;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime,
-    Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
-    OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
-    Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    StartedOperation, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall,
+    Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
+    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
+    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
+    StartedOperation, Store, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -123,7 +122,8 @@ pub struct MssqlStore {
     location: String,
     secret: Secret,
     signing_secrets: Arc<SigningSecrets>,
-    reader: MssqlReader,
+    operations: MssqlOperations,
+    reads: Arc<dyn Browse>,
 }
 
 impl MssqlStore {
@@ -221,13 +221,19 @@ impl MssqlStore {
             location,
             secret,
             signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
-            reader: MssqlReader { operations },
+            reads: Arc::new(MssqlReader {
+                operations: operations.clone(),
+            }),
+            operations,
         })
     }
 }
 
-inspect_by_field!(MssqlStore, reader);
-browse_by_field!(MssqlStore, reader);
+impl Store for MssqlStore {
+    fn reads(&self) -> &Arc<dyn Browse> {
+        &self.reads
+    }
+}
 
 #[async_trait]
 impl Facts for MssqlStore {
@@ -244,33 +250,33 @@ impl Facts for MssqlStore {
     }
 
     fn database(&self) -> Database {
-        self.reader.operations.pool.database()
+        self.operations.pool.database()
     }
 
     fn pool_status(&self) -> PoolStatus {
-        self.reader.operations.pool.status()
+        self.operations.pool.status()
     }
 
     fn columns(&self, queue: QueueIndex) -> Arc<[String]> {
-        self.reader.operations.queues[queue.0].columns.clone()
+        self.operations.queues[queue.0].columns.clone()
     }
 
     async fn example_item(
         &self,
         queue: QueueIndex,
     ) -> Result<Option<Vec<(String, String)>>, StoreError> {
-        run!(self.reader.operations, example_item(queue))
+        run!(self.operations, example_item(queue))
     }
 }
 
 #[async_trait]
 impl Leases for MssqlStore {
     fn concurrency(&self) -> Concurrency {
-        Concurrency::Parallel(self.reader.operations.pool.max_concurrent_operations())
+        Concurrency::Parallel(self.operations.pool.max_concurrent_operations())
     }
 
     fn withdraw_waiting(&self) {
-        self.reader.operations.pool.withdraw_waiting();
+        self.operations.pool.withdraw_waiting();
     }
 
     async fn claim(
@@ -279,7 +285,7 @@ impl Leases for MssqlStore {
         calls: Arc<[ClaimCall]>,
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
-        run!(self.reader.operations, claim(queue, &calls, max_bytes))
+        run!(self.operations, claim(queue, &calls, max_bytes))
     }
 
     async fn heartbeat(
@@ -287,7 +293,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
-        run!(self.reader.operations, heartbeat(queue, &renewals))
+        run!(self.operations, heartbeat(queue, &renewals))
     }
 
     async fn settle(
@@ -295,7 +301,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<SettleResults, StoreError> {
-        run!(self.reader.operations, settle(queue, &settlements))
+        run!(self.operations, settle(queue, &settlements))
     }
 
     async fn release_claims(
@@ -303,7 +309,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError> {
-        run!(self.reader.operations, release_claims(queue, &tokens))
+        run!(self.operations, release_claims(queue, &tokens))
     }
 
     async fn note_traces(
@@ -311,7 +317,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         notes: Arc<[TraceNote]>,
     ) -> Result<(), StoreError> {
-        run!(self.reader.operations, note_traces(queue, &notes))
+        run!(self.operations, note_traces(queue, &notes))
     }
 
     async fn find_expired_untraced(
@@ -319,7 +325,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         limit: usize,
     ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        run!(self.reader.operations, find_expired_untraced(queue, limit))
+        run!(self.operations, find_expired_untraced(queue, limit))
     }
 
     async fn find_leased_untraced(
@@ -327,7 +333,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         keys: Arc<[Key]>,
     ) -> Result<Vec<LeaseRef>, StoreError> {
-        run!(self.reader.operations, find_leased_untraced(queue, &keys))
+        run!(self.operations, find_leased_untraced(queue, &keys))
     }
 
     async fn cancel(
@@ -336,10 +342,7 @@ impl Leases for MssqlStore {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        run!(
-            self.reader.operations,
-            cancel(queue, &leases, &cancellation)
-        )
+        run!(self.operations, cancel(queue, &leases, &cancellation))
     }
 
     async fn reap(
@@ -349,7 +352,7 @@ impl Leases for MssqlStore {
         latest: Option<LatestTime>,
         until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        run!(self.reader.operations, reap(queue, limit, latest, until))
+        run!(self.operations, reap(queue, limit, latest, until))
     }
 
     async fn enqueue(
@@ -357,7 +360,7 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        run!(self.reader.operations, enqueue(queue, &items))
+        run!(self.operations, enqueue(queue, &items))
     }
 
     async fn enqueue_once(
@@ -365,18 +368,18 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         request: Arc<EnqueueOnce>,
     ) -> Result<EnqueuedOnce, StoreError> {
-        run!(self.reader.operations, enqueue_once(queue, &request))
+        run!(self.operations, enqueue_once(queue, &request))
     }
 }
 
 #[async_trait]
 impl Operate for MssqlStore {
     async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
-        run!(self.reader.operations, pause(queue, &pause))
+        run!(self.operations, pause(queue, &pause))
     }
 
     async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
-        run!(self.reader.operations, resume(queue))
+        run!(self.operations, resume(queue))
     }
 
     async fn set_limits(
@@ -384,7 +387,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         change: LimitChange,
     ) -> Result<QueueLimitValues, StoreError> {
-        run!(self.reader.operations, set_limits(queue, change))
+        run!(self.operations, set_limits(queue, change))
     }
 
     async fn pause_group(
@@ -393,7 +396,7 @@ impl Operate for MssqlStore {
         group: Key,
         pause: NewGroupPause,
     ) -> Result<Option<GroupPause>, StoreError> {
-        run!(self.reader.operations, pause_group(queue, group, pause))
+        run!(self.operations, pause_group(queue, group, pause))
     }
 
     async fn resume_group(
@@ -401,7 +404,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         group: Key,
     ) -> Result<Option<GroupPause>, StoreError> {
-        run!(self.reader.operations, resume_group(queue, group))
+        run!(self.operations, resume_group(queue, group))
     }
 
     async fn start_operation(
@@ -409,7 +412,7 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         operation: NewOperation,
     ) -> Result<StartedOperation, StoreError> {
-        run!(self.reader.operations, start_operation(queue, &operation))
+        run!(self.operations, start_operation(queue, &operation))
     }
 
     async fn cancel_operation(
@@ -418,7 +421,7 @@ impl Operate for MssqlStore {
         actor: &str,
     ) -> Result<Option<Operation>, StoreError> {
         let actor = actor.to_owned();
-        run!(self.reader.operations, cancel_operation(id, &actor))
+        run!(self.operations, cancel_operation(id, &actor))
     }
 
     async fn take_operation(
@@ -428,10 +431,7 @@ impl Operate for MssqlStore {
         duration: Duration,
     ) -> Result<Option<Operation>, StoreError> {
         let queues = queues.to_vec();
-        run!(
-            self.reader.operations,
-            take_operation(&queues, broker, duration)
-        )
+        run!(self.operations, take_operation(&queues, broker, duration))
     }
 
     async fn apply_batch(
@@ -439,11 +439,11 @@ impl Operate for MssqlStore {
         queue: QueueIndex,
         batch: OperationBatch,
     ) -> Result<AppliedBatch, StoreError> {
-        run!(self.reader.operations, apply_batch(queue, &batch))
+        run!(self.operations, apply_batch(queue, &batch))
     }
 
     async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
-        run!(self.reader.operations, request_drain(broker))
+        run!(self.operations, request_drain(broker))
     }
 
     async fn read_orders(
@@ -452,27 +452,27 @@ impl Operate for MssqlStore {
         queues: &[String],
     ) -> Result<BrokerOrders, StoreError> {
         let queues = queues.to_vec();
-        run!(self.reader.operations, read_orders(broker, &queues))
+        run!(self.operations, read_orders(broker, &queues))
     }
 }
 
 #[async_trait]
 impl Upkeep for MssqlStore {
     async fn read_secrets(&self) -> Result<(), StoreError> {
-        let stored = run!(self.reader.operations, read_secrets())?;
+        let stored = run!(self.operations, read_secrets())?;
         replace_secrets(&self.signing_secrets, &stored)
     }
 
     async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        run!(self.reader.operations, rotate_secrets(accept_old_for))
+        run!(self.operations, rotate_secrets(accept_old_for))
     }
 
     async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        run!(self.reader.operations, forget_requests(limit))
+        run!(self.operations, forget_requests(limit))
     }
 
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
-        run!(self.reader.operations, purge(queue, &step))
+        run!(self.operations, purge(queue, &step))
     }
 
     async fn purge_archive(
@@ -482,10 +482,7 @@ impl Upkeep for MssqlStore {
         limit: usize,
         latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
-        run!(
-            self.reader.operations,
-            purge_archive(queue, age, limit, latest)
-        )
+        run!(self.operations, purge_archive(queue, age, limit, latest))
     }
 
     async fn count_old_archived(
@@ -493,7 +490,7 @@ impl Upkeep for MssqlStore {
         queue: QueueIndex,
         age: Duration,
     ) -> Result<u64, StoreError> {
-        run!(self.reader.operations, count_old_archived(queue, age))
+        run!(self.operations, count_old_archived(queue, age))
     }
 
     async fn take_retention_turn(
@@ -503,16 +500,16 @@ impl Upkeep for MssqlStore {
         duration: Duration,
     ) -> Result<RetentionTurn, StoreError> {
         run!(
-            self.reader.operations,
+            self.operations,
             take_retention_turn(queue, broker, duration)
         )
     }
 
     async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        run!(self.reader.operations, announce(&instance))
+        run!(self.operations, announce(&instance))
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        self.reader.operations.pool.probe(PROBE_SQL).await
+        self.operations.probe(PROBE_SQL).await
     }
 }

@@ -19,7 +19,6 @@ mod connection;
 mod enqueue;
 mod enqueue_once;
 mod epoch;
-mod epoch_sql;
 mod error;
 mod example_item;
 mod flusher;
@@ -97,7 +96,6 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
-use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::sqlite::LEASE_SQL;
@@ -117,16 +115,16 @@ use self::settle::UndoScope;
 use self::write_context::WriteContext;
 use self::writer::Writer;
 use super::adoption::Unfit;
-use super::contract::{browse_by_field, inspect_by_field};
+use super::contract::due_after;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance, LatestTime,
-    Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
-    OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues, QueuePause,
-    Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settled,
-    Settlement, StartedOperation, StoreError, TraceNote, Upkeep,
+    AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall,
+    Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
+    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
+    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
+    Settled, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`](super::Store) on an SQLite file.
@@ -137,6 +135,8 @@ pub struct SqliteStore {
     queues: Arc<[QueueStatements]>,
     writer: Writer,
     reader: SqliteReader,
+    /// The same reads.
+    reads: Arc<dyn Browse>,
     /// The highest generation of the file that this process has committed.
     generation: Arc<AtomicU64>,
     write_lock: WriteLock,
@@ -199,6 +199,7 @@ impl SqliteStore {
             signing_secrets: Arc::new(SigningSecrets::new(&secrets)),
             queues,
             writer: Writer::spawn(context)?,
+            reads: Arc::new(reader.clone()),
             reader,
             generation: Arc::default(),
             write_lock: WriteLock::of(path),
@@ -230,8 +231,11 @@ fn apply_in_one_transaction(
     })
 }
 
-inspect_by_field!(SqliteStore, reader);
-browse_by_field!(SqliteStore, reader);
+impl Store for SqliteStore {
+    fn reads(&self) -> &Arc<dyn Browse> {
+        &self.reads
+    }
+}
 
 #[async_trait]
 impl Facts for SqliteStore {
@@ -520,7 +524,7 @@ impl Operate for SqliteStore {
     ) -> Result<Option<Operation>, StoreError> {
         let queues = queues.to_vec();
         let take = move |context: &WriteContext| {
-            let until = context.now().saturating_add(millis_rounded_up(duration));
+            let until = due_after(context.now(), duration);
             operations::take(context, &queues, broker, until)
         };
         self.writer.run(take).await

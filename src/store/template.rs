@@ -30,6 +30,11 @@ pub(super) fn render(file: &str, section: &str, placeholders: &Placeholders) -> 
     substitute(template.trim_end(), placeholders)
 }
 
+/// Returns the statement in a section that has no placeholder, as [`render`] does.
+pub(super) fn plain(file: &str, section: &str) -> String {
+    render(file, section, &Placeholders::new())
+}
+
 /// Replaces each placeholder once. Braces in the inserted text, as a quoted identifier can have them, stay as they are.
 fn substitute(template: &str, placeholders: &Placeholders) -> String {
     let mut out = String::with_capacity(template.len() * 2);

@@ -2,53 +2,36 @@
 //! send them for columns of times, and every store accepts the same ones.
 
 use lease_broker_value::Value;
-use time::{Date, Duration, Month, PrimitiveDateTime, Time};
+use time::{Date, Month, OffsetDateTime, Time, UtcOffset};
 
-/// A time such as `2026-11-20 22:15:20.5`, `2026-11-20T22:15Z` or `2026-11-20T22:15:20+05:30`. A date without a time is midnight, and a
-/// time without an offset is in UTC.
-pub(super) struct ZonedTime {
-    /// The date and time as written.
-    pub(super) local: PrimitiveDateTime,
-    /// The time by which `local` is ahead of UTC, in whole minutes.
-    pub(super) offset: Duration,
-    utc: PrimitiveDateTime,
+/// Parses a time such as `2026-11-20 22:15:20.5`, `2026-11-20T22:15Z` or `2026-11-20T22:15:20+05:30`. A date without a time is
+/// midnight, and a time without an offset is in UTC.
+///
+/// Returns `None` for a text of another form, for a time that has parts of nanoseconds, and for one that is outside the years 1 to 9999
+/// in UTC.
+pub(super) fn parse_zoned(text: &str) -> Option<OffsetDateTime> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let date = parse_date(date)?;
+    let (time, offset) = match rest.strip_prefix(['T', ' ']) {
+        None if rest.is_empty() => (Time::MIDNIGHT, UtcOffset::UTC),
+        None => return None,
+        Some(rest) => {
+            let end = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
+            let (time, zone) = rest.split_at(end);
+            (parse_time(time.trim_end_matches(' '))?, parse_offset(zone)?)
+        }
+    };
+    let time = date.with_time(time).assume_offset(offset);
+    let utc = time.checked_to_offset(UtcOffset::UTC)?;
+    (1..=9_999).contains(&utc.year()).then_some(time)
 }
 
-impl ZonedTime {
-    /// Parses a text. Returns `None` for a text of another form, for a time that has parts of nanoseconds, and for one that is outside
-    /// the years 1 to 9999 in UTC.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (date, rest) = text.split_at_checked(10)?;
-        let date = parse_date(date)?;
-        let (time, offset) = match rest.strip_prefix(['T', ' ']) {
-            None if rest.is_empty() => (Time::MIDNIGHT, Duration::ZERO),
-            None => return None,
-            Some(rest) => {
-                let end = rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len());
-                let (time, zone) = rest.split_at(end);
-                (parse_time(time.trim_end_matches(' '))?, parse_offset(zone)?)
-            }
-        };
-        let local = date.with_time(time);
-        let utc = local.checked_sub(offset)?;
-        (1..=9_999)
-            .contains(&utc.year())
-            .then_some(Self { local, offset, utc })
-    }
-
-    /// Returns the moment for which the text stands.
-    pub(super) fn moment(&self) -> Value {
-        timestamp(self.utc)
-    }
-}
-
-/// Returns this time in UTC as a value.
-pub(super) fn timestamp(utc: PrimitiveDateTime) -> Value {
-    let utc = utc.assume_utc();
+/// Returns a time as a value.
+pub(super) fn timestamp(time: OffsetDateTime) -> Value {
     Value::Timestamp {
-        seconds: utc.unix_timestamp(),
+        seconds: time.unix_timestamp(),
         // There are fewer than 2^31 nanoseconds in a second.
-        nanos: i32::try_from(utc.nanosecond()).unwrap_or(0),
+        nanos: i32::try_from(time.nanosecond()).unwrap_or(0),
     }
 }
 
@@ -91,9 +74,9 @@ pub(super) fn parse_time(text: &str) -> Option<Time> {
 }
 
 /// Parses `Z`, `+05:30` or nothing.
-fn parse_offset(text: &str) -> Option<Duration> {
+fn parse_offset(text: &str) -> Option<UtcOffset> {
     if matches!(text, "" | "Z" | "z") {
-        return Some(Duration::ZERO);
+        return Some(UtcOffset::UTC);
     }
     let (hours, minutes) = text.get(1..)?.split_once(':')?;
     let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
@@ -101,12 +84,9 @@ fn parse_offset(text: &str) -> Option<Duration> {
     if hours > 14 || minutes > 59 {
         return None;
     }
-    let offset = Duration::minutes(i64::from(hours * 60 + minutes));
-    Some(if text.starts_with('-') {
-        -offset
-    } else {
-        offset
-    })
+    let seconds = i32::try_from(hours * 3_600 + minutes * 60).ok()?;
+    let is_negative = text.starts_with('-');
+    UtcOffset::from_whole_seconds(if is_negative { -seconds } else { seconds }).ok()
 }
 
 /// Parses a number that has exactly this many digits.
@@ -123,7 +103,7 @@ mod tests {
     const AT: i64 = 1_795_212_920;
 
     fn moment(text: &str) -> Option<Value> {
-        ZonedTime::parse(text).map(|time| time.moment())
+        parse_zoned(text).map(timestamp)
     }
 
     fn time(seconds: i64, nanos: i32) -> Value {

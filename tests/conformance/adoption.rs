@@ -148,7 +148,7 @@ pub(crate) async fn dropped_table_is_a_misconfiguration<H: Harness>() {
         .await
         .expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
-    let error = fixture.store.stats(fixture.queue).await.expect_err("gone");
+    let error = fixture.reads.stats(fixture.queue).await.expect_err("gone");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
 }
 
@@ -250,7 +250,7 @@ pub(crate) async fn rows_with_a_null_key_are_skipped<H: Harness>() {
 
 pub(crate) async fn rows_with_a_null_key_are_not_counted<H: Harness>() {
     let fixture = with_a_null_key::<H>().await;
-    let exact = fixture.store.exact_stats(fixture.queue).await;
+    let exact = fixture.reads.exact_stats(fixture.queue).await;
     let exact = exact.expect("stats");
     assert_eq!(exact.count, [1, 0, 0, 0, 0]);
     assert_eq!(fixture.counts().await, exact.count);

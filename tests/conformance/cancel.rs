@@ -33,7 +33,7 @@ async fn cancel_leases(
     how: Cancellation,
 ) -> Vec<Cancelled> {
     let leases = leases.iter().map(|(text, fence)| {
-        let key = broker.store.parse_key(broker.queue, text);
+        let key = broker.reads.parse_key(broker.queue, text);
         CancelledLease {
             key: key.unwrap_or_else(|problem| panic!("{text:?}: {problem}")),
             fence: *fence,
@@ -274,7 +274,7 @@ pub(crate) async fn malformed_keys_are_refused<H: Harness>() {
     let of_other_kinds = of_other_kinds.iter().filter(|_| !H::keeps_any_value());
     for &(at, wrong) in of_other_kinds.chain(&malformed) {
         let broker = fixture.at(at);
-        let parsed = broker.store.parse_key(broker.queue, wrong);
+        let parsed = broker.reads.parse_key(broker.queue, wrong);
         assert!(parsed.is_err(), "{wrong:?}: {parsed:?}");
     }
 }

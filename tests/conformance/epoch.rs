@@ -80,7 +80,7 @@ pub(crate) async fn new_epoch_cancels_running_operations<H: Harness>() {
     assert_eq!(cancelled[0].id, purge.id);
     assert_eq!(cancelled[0].queue, fixture.queues[0].name);
     assert_eq!(cancelled[0].kind, "purge");
-    let ended = fixture.store.operation(purge.id).await;
+    let ended = fixture.reads.operation(purge.id).await;
     let ended = ended.expect("an answer").expect("it is stored");
     assert_eq!(ended.state, OperationState::Cancelled);
     assert_eq!(ended.cancelled_by.as_deref(), Some("restore"));

@@ -826,7 +826,7 @@ pub(crate) async fn only_items_of_its_group_come_before_an_item<H: Harness>() {
     let fixture = items::<H>(grouped(STRICT), &["a", "b", "a", "", "a", ""]).await;
     for (id, ahead) in [(1, 0), (3, 1), (5, 2), (2, 0), (4, 0), (6, 1)] {
         let key = Key(Box::new([Value::Int(id)]));
-        let facts = fixture.store.item_facts(fixture.queue, key);
+        let facts = fixture.reads.item_facts(fixture.queue, key);
         let row = facts.await.expect("facts").row.expect("a row");
         assert_eq!(row.ahead, Some(Ahead::Exactly(ahead)), "{id}");
     }
@@ -839,7 +839,7 @@ pub(crate) async fn new_items_of_clients_join_their_groups<H: Harness>() {
         fixture.enqueue(item).await;
     }
     assert_eq!(claims(&fixture, 9).await, [["1", "3"]]);
-    let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+    let stats = fixture.reads.stats(fixture.queue).await.expect("stats");
     assert_eq!(stats.count, [1, 2, 0, 0, 0]);
     let listed = fixture.list(State::Ready).await;
     assert_eq!(listed.len(), 1);

@@ -19,7 +19,7 @@ const TEST_TIME: Duration = Duration::from_secs(10);
 
 pub(crate) async fn empty_queue_has_zeros_and_no_ages<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
-    let stats = fixture.store.stats(fixture.queue).await;
+    let stats = fixture.reads.stats(fixture.queue).await;
     assert_eq!(stats, Ok(Stats::default()));
     for state in State::ALL {
         assert_eq!(fixture.list(state).await.len(), 0);
@@ -33,7 +33,7 @@ pub(crate) async fn stats_count_every_state<H: Harness>() {
     fixture.settle(&items[1].lease, fail(None)).await;
     fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
     fixture.settle(&items[3].lease, release(HOUR)).await;
-    let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+    let stats = fixture.reads.stats(fixture.queue).await.expect("stats");
     assert_eq!(stats.count, [2, 3, 2, 1, 1]);
     assert_eq!(stats.count_of(State::Leased), 3);
     let other = fixture.another().await;
@@ -49,14 +49,14 @@ pub(crate) async fn exact_stats_equal_stats_for_few_items<H: Harness>() {
         fixture.settle(&items[2].lease, fail(Some(HOUR))).await;
         fixture.settle(&items[3].lease, release(HOUR)).await;
         let exact = fixture
-            .store
+            .reads
             .exact_stats(fixture.queue)
             .await
             .expect("stats");
         assert_eq!(exact.count, [2, 3, 2, 1, 1]);
         assert_eq!(fixture.counts().await, exact.count);
         assert_eq!(exact.is_lower_bound, [false; 5]);
-        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+        let stats = fixture.reads.stats(fixture.queue).await.expect("stats");
         assert_eq!(stats.is_lower_bound, [false; 5]);
     }
 }
@@ -68,7 +68,7 @@ pub(crate) async fn row_with_a_state_that_is_none_stops_no_other_row<H: Harness>
     let set = ("lease_state", Value::Int(77));
     fixture.harness.update("item", set, id).await;
     assert_eq!(fixture.counts().await, [1, 1, 0, 0, 0]);
-    let exact = fixture.store.exact_stats(fixture.queue).await;
+    let exact = fixture.reads.exact_stats(fixture.queue).await;
     assert_eq!(exact.expect("stats").count, [1, 1, 0, 0, 0]);
     let renewals = [&strange, &leased].map(|item| Renewal::new(item.lease.clone(), HOUR));
     let renewed = fixture.store.heartbeat(fixture.queue, renewals.into());
@@ -93,7 +93,7 @@ pub(crate) async fn stats_contain_age_of_oldest_ready_item_and_lease<H: Harness>
         fixture.advance(MINUTE).await;
         let delayed = fixture.one().await;
         fixture.settle(&delayed.lease, fail(Some(HOUR))).await;
-        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+        let stats = fixture.reads.stats(fixture.queue).await.expect("stats");
         let (ready, lease) = (stats.oldest_ready, stats.oldest_lease);
         assert!(about(ready.expect("ready"), 3 * MINUTE + TEST_TIME));
         assert!(about(lease.expect("leased"), MINUTE + TEST_TIME));
@@ -114,7 +114,7 @@ pub(crate) async fn starving_item_is_the_oldest_ready_one<H: Harness>() {
     for (ids, is_sampled) in [(1..=1_100, false), (1_101..=2_200, true)] {
         let urgent = ids.map(|id| item(id, 9)).collect();
         fixture.try_enqueue(urgent).await.expect("enqueue");
-        let stats = fixture.store.stats(fixture.queue).await.expect("stats");
+        let stats = fixture.reads.stats(fixture.queue).await.expect("stats");
         let age = stats.oldest_ready.expect("an age");
         assert!(about(age, HOUR + TEST_TIME), "{age:?}");
         assert_eq!(stats.oldest_ready_is_sampled, is_sampled);
@@ -135,14 +135,14 @@ pub(crate) async fn list_starts_with_the_oldest_and_keeps_its_limit<H: Harness>(
     assert!(listed[0].age.expect("an age") >= 4 * MINUTE);
     assert!(listed[0].age > listed[3].age);
     let two = fixture
-        .store
+        .reads
         .list(fixture.queue, State::Dead, 2)
         .await
         .expect("list");
     let keys: Vec<_> = two.iter().map(|item| item.key.to_string()).collect();
     assert_eq!(keys, ["3", "1"]);
     let none = fixture
-        .store
+        .reads
         .list(fixture.queue, State::Dead, 0)
         .await
         .expect("list");

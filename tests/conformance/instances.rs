@@ -81,7 +81,7 @@ pub(crate) async fn process_seen_in_the_future_does_not_run<H: Harness>() {
         instance("b:2", BTreeMap::new()),
     );
     let is_live = async || {
-        let list = fixture.store.brokers().await.expect("a list").brokers;
+        let list = fixture.reads.brokers().await.expect("a list").brokers;
         let killed = list.iter().find(|broker| broker.id == killed.id);
         killed.expect("it is listed").is_live()
     };
@@ -133,7 +133,7 @@ pub(crate) async fn activity_of_a_process_is_the_last_one_announced<H: Harness>(
     assert_eq!(announce(&other, &second).await, [first.clone()]);
     fixture.advance(HOUR).await;
     announce(&other, &second).await;
-    let listed = fixture.store.brokers().await.expect("a list");
+    let listed = fixture.reads.brokers().await.expect("a list");
     let addresses = listed.brokers.iter().map(|broker| &*broker.address);
     assert_eq!(addresses.collect::<Vec<_>>(), ["b:2", "a:1"]);
     let silent = &listed.brokers[1];

@@ -25,7 +25,7 @@ const ALL: GroupSearch = GroupSearch {
 };
 
 async fn find(broker: &Broker, search: GroupSearch) -> FoundGroups {
-    let found = broker.store.find_groups(broker.queue, search).await;
+    let found = broker.reads.find_groups(broker.queue, search).await;
     found.expect("a page")
 }
 
@@ -54,7 +54,7 @@ fn row(
 
 async fn pause(broker: &Broker, name: &str) {
     let group = broker
-        .store
+        .reads
         .parse_group(broker.queue, name)
         .expect("a group");
     let pause = NewGroupPause {
@@ -223,7 +223,7 @@ pub(crate) async fn listed_name_of_every_kind_names_its_group<H: Harness>() {
         let search = GroupSearch {
             after: Some(
                 fixture
-                    .store
+                    .reads
                     .parse_group(fixture.queue, &second)
                     .expect("a group"),
             ),
@@ -253,7 +253,7 @@ pub(crate) async fn listed_name_of_every_kind_names_its_group<H: Harness>() {
 
 pub(crate) async fn queue_without_groups_lists_none<H: Harness>() {
     let plain = Fixture::<H>::items(1).await;
-    let refused = plain.store.find_groups(plain.queue, ALL).await;
+    let refused = plain.reads.find_groups(plain.queue, ALL).await;
     assert!(matches!(refused, Err(StoreError::Bug(_))), "{refused:?}");
     let spec = QueueSpec {
         order: Order::None,

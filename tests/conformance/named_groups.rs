@@ -122,7 +122,7 @@ pub(crate) async fn groups_of_every_kind_can_be_named<H: Harness>() {
     for kind in NAMED_KINDS {
         let fixture = three_groups::<H>(kind).await;
         let name = list(&fixture).await[1].group.to_string();
-        let group = fixture.store.parse_group(fixture.queue, &name);
+        let group = fixture.reads.parse_group(fixture.queue, &name);
         let call = ClaimCall {
             groups: vec![group.expect("a group")],
             ..call("worker", 9)

@@ -197,7 +197,7 @@ pub(crate) async fn redriven_items_can_be_delayed_and_keep_attempts<H: Harness>(
         (4, State::Dead, 1, Some(4), "dead"),
     ] {
         let key = Key([Value::Int(id)].into());
-        let record = fixture.store.read_item(fixture.queue, key).await;
+        let record = fixture.reads.read_item(fixture.queue, key).await;
         let record = record.expect("a read").expect("the item");
         assert_eq!(record.item.state, Some(state), "{id}");
         assert_eq!(record.item.listed.attempt, attempt, "{id}");
@@ -250,7 +250,7 @@ pub(crate) async fn redrive_never_meets_items_that_died_later<H: Harness>() {
         limit: 10,
         max_examined: 10,
     };
-    let found = fixture.store.find_items(fixture.queue, search).await;
+    let found = fixture.reads.find_items(fixture.queue, search).await;
     let found = found.expect("a page").items;
     let keys: Vec<_> = found
         .iter()

@@ -51,7 +51,7 @@ where
 }
 
 pub(super) async fn read(broker: &Broker, id: Uuid) -> Operation {
-    let found = broker.store.operation(id).await.expect("a read");
+    let found = broker.reads.operation(id).await.expect("a read");
     found.expect("the operation")
 }
 
@@ -104,8 +104,8 @@ pub(crate) async fn operation_is_stored_once<H: Harness>() {
         let started = start(&fixture, &other).await;
         assert_eq!(started, StartedOperation::OtherDefinition);
     }
-    assert_eq!(fixture.store.operation(new.id).await, Ok(Some(stored)));
-    assert_eq!(fixture.store.operation(Uuid::new_v4()).await, Ok(None));
+    assert_eq!(fixture.reads.operation(new.id).await, Ok(Some(stored)));
+    assert_eq!(fixture.reads.operation(Uuid::new_v4()).await, Ok(None));
 }
 
 pub(crate) async fn queue_runs_one_operation_of_a_kind<H: Harness>() {
@@ -188,7 +188,7 @@ pub(crate) async fn operations_are_listed_in_pages<H: Harness>() {
     let list = async |queues: &[&str], only_running, before, limit| {
         let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
         let listed = fixture
-            .store
+            .reads
             .operations(queues, only_running, before, limit);
         listed.await.expect("a list")
     };
@@ -272,7 +272,7 @@ pub(crate) async fn operation_that_ended_is_forgotten_after_ten_days<H: Harness>
     started(&fixture, OperationKind::CancelLeases).await;
     assert!(
         fixture
-            .store
+            .reads
             .operation(old)
             .await
             .expect("a read")
@@ -280,7 +280,7 @@ pub(crate) async fn operation_that_ended_is_forgotten_after_ten_days<H: Harness>
     );
     fixture.advance(2 * DAY).await;
     started(&fixture, OperationKind::Redrive).await;
-    assert_eq!(fixture.store.operation(old).await, Ok(None));
+    assert_eq!(fixture.reads.operation(old).await, Ok(None));
     let running = read(&fixture, running).await;
     assert_eq!(running.state, OperationState::Running);
 }

@@ -35,7 +35,7 @@ async fn resume(broker: &Broker) -> Option<QueuePause> {
 }
 
 async fn pauses(broker: &Broker) -> Vec<QueuePause> {
-    broker.store.pauses().await.expect("the pauses")
+    broker.reads.pauses().await.expect("the pauses")
 }
 
 /// Claims one item, and returns the whole result.

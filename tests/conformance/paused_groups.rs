@@ -25,7 +25,7 @@ fn new_pause(reason: &str) -> NewGroupPause {
 
 fn group(broker: &Broker, name: &str) -> Key {
     broker
-        .store
+        .reads
         .parse_group(broker.queue, name)
         .expect("a group")
 }
@@ -171,8 +171,8 @@ pub(crate) async fn group_of_every_kind_can_be_paused<H: Harness>() {
         let name = Key([value(kind, 1)].into()).to_string();
         pause(&fixture, &name).await;
         assert_eq!(claim_keys(&fixture).await, ["2"], "{kind:?} {name}");
-        let key = fixture.store.parse_key(fixture.queue, "1").expect("a key");
-        let facts = fixture.store.item_facts(fixture.queue, key).await;
+        let key = fixture.reads.parse_key(fixture.queue, "1").expect("a key");
+        let facts = fixture.reads.item_facts(fixture.queue, key).await;
         let listed = facts.expect("facts").group.expect("a group");
         let named = listed.pause.expect("a pause");
         let ended = resume(&fixture, &named.group.to_string()).await;
@@ -181,8 +181,8 @@ pub(crate) async fn group_of_every_kind_can_be_paused<H: Harness>() {
     }
     let fixture = items::<H>(grouped(STRICT), &[]).await;
     let plain = Fixture::<H>::items(1).await;
-    assert!(plain.store.parse_group(plain.queue, "a").is_err());
-    assert!(fixture.store.parse_group(fixture.queue, "a").is_ok());
+    assert!(plain.reads.parse_group(plain.queue, "a").is_err());
+    assert!(fixture.reads.parse_group(fixture.queue, "a").is_ok());
 }
 
 pub(crate) async fn suspect_of_a_paused_group_is_not_leased<H: Harness>() {

@@ -28,7 +28,7 @@ pub(super) fn search(state: State) -> ItemSearch {
 }
 
 async fn find(broker: &Broker, search: ItemSearch) -> FoundItems {
-    let found = broker.store.find_items(broker.queue, search).await;
+    let found = broker.reads.find_items(broker.queue, search).await;
     found.expect("a page")
 }
 
@@ -312,7 +312,7 @@ pub(crate) async fn keys_are_found_in_their_order<H: Harness>() {
     let asked = [6, 99, 3, 1, 3].map(|id| Key([Value::Int(id)].into()));
     let wrong = Key([Value::Int(1), Value::Int(2)].into());
     let asked = asked.into_iter().chain([wrong]).collect();
-    let found = fixture.store.find_keys(fixture.queue, asked).await;
+    let found = fixture.reads.find_keys(fixture.queue, asked).await;
     let found = found.expect("items");
     assert_eq!(keys(&found.items), ["6", "3", "1"]);
     assert!(found.end.is_none());
@@ -327,7 +327,7 @@ pub(crate) async fn record_of_an_item_has_its_columns<H: Harness>() {
     let fixture = Fixture::<H>::with(2, |spec| spec.max_checkpoint_bytes = Some(100)).await;
     let read = async |id| {
         let key = Key([Value::Int(id)].into());
-        let record = fixture.store.read_item(fixture.queue, key).await;
+        let record = fixture.reads.read_item(fixture.queue, key).await;
         record.expect("a read")
     };
     let ready = read(1).await.expect("the item");
@@ -358,7 +358,7 @@ pub(crate) async fn record_of_an_item_has_its_columns<H: Harness>() {
     assert_eq!(traced.trace_parent.as_deref(), Some(trace));
     assert!(read(99).await.is_none());
     let wrong = Key([Value::Int(1), Value::Int(2)].into());
-    let none = fixture.store.read_item(fixture.queue, wrong).await;
+    let none = fixture.reads.read_item(fixture.queue, wrong).await;
     assert!(none.expect("a read").is_none());
 }
 
@@ -367,9 +367,9 @@ pub(crate) async fn row_with_a_state_that_is_none_is_read<H: Harness>() {
     let (strange, id) = (("lease_state", Value::Int(77)), ("id", Value::Int(1)));
     fixture.harness.update("item", strange, id).await;
     let key = Key([Value::Int(1)].into());
-    let record = fixture.store.read_item(fixture.queue, key.clone()).await;
+    let record = fixture.reads.read_item(fixture.queue, key.clone()).await;
     assert_eq!(record.expect("a read").expect("the item").item.state, None);
-    let found = fixture.store.find_keys(fixture.queue, [key].into()).await;
+    let found = fixture.reads.find_keys(fixture.queue, [key].into()).await;
     assert_eq!(found.expect("items").items[0].state, None);
 }
 
@@ -384,7 +384,7 @@ pub(crate) async fn locked_rows_are_found<H: Harness>() {
     };
     let found = find_all(&fixture, search).await;
     let key = Key([Value::Int(3)].into());
-    let record = fixture.store.read_item(fixture.queue, key).await;
+    let record = fixture.reads.read_item(fixture.queue, key).await;
     fixture.harness.undo_change().await;
     assert_eq!(keys(&found), numbers(1..=5));
     assert!(record.expect("a read").is_some());

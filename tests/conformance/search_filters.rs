@@ -198,7 +198,7 @@ pub(crate) async fn column_that_is_not_filterable_is_refused<H: Harness>() {
             },
             ..search(State::Ready)
         };
-        let found = fixture.store.find_items(fixture.queue, search).await;
+        let found = fixture.reads.find_items(fixture.queue, search).await;
         let Err(StoreError::Rejected(rejection)) = found else {
             panic!("{found:?}")
         };

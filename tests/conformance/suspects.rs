@@ -298,8 +298,8 @@ pub(crate) async fn suspect_that_is_too_large_for_a_call_waits_for_another<H: Ha
 pub(crate) async fn why_names_a_suspect<H: Harness>() {
     let fixture = with_suspects(Fixture::<H>::items(2).await, 1).await;
     let names = async |key: &str| {
-        let key = fixture.store.parse_key(fixture.queue, key).expect("a key");
-        let facts = fixture.store.item_facts(fixture.queue, key.clone()).await;
+        let key = fixture.reads.parse_key(fixture.queue, key).expect("a key");
+        let facts = fixture.reads.item_facts(fixture.queue, key.clone()).await;
         let causes = lease_broker::why::causes(&facts.expect("facts"), &fixture.queues[0]);
         let is_suspect = |cause: &lease_broker::why::Cause| cause.name() == "suspect";
         causes.iter().any(is_suspect)

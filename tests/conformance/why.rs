@@ -10,7 +10,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Order, QueueSpec};
 use lease_broker_model::rate::Rate;
 use lease_broker_store::{
-    Ahead, ForeignLock, Inspect, Instance, ItemFacts, ItemRow, NewItem, NewPause, PauseMode,
+    Ahead, Browse, ForeignLock, Instance, ItemFacts, ItemRow, NewItem, NewPause, PauseMode,
     QueueIndex, SettingsHash,
 };
 use lease_broker_value::Value;
@@ -26,22 +26,22 @@ use crate::harness::table::{Kind, Table};
 
 const QUEUE: QueueIndex = QueueIndex(0);
 
-async fn facts(store: &(impl Inspect + ?Sized), key: &str) -> ItemFacts {
+async fn facts(store: &Arc<dyn Browse>, key: &str) -> ItemFacts {
     let key = store.parse_key(QUEUE, key).expect("a key");
     store.item_facts(QUEUE, key).await.expect("facts")
 }
 
-async fn row(store: &(impl Inspect + ?Sized), key: &str) -> ItemRow {
+async fn row(store: &Arc<dyn Browse>, key: &str) -> ItemRow {
     facts(store, key).await.row.expect("a row")
 }
 
-async fn ahead(store: &(impl Inspect + ?Sized), key: &str) -> Option<Ahead> {
+async fn ahead(store: &Arc<dyn Browse>, key: &str) -> Option<Ahead> {
     row(store, key).await.ahead
 }
 
 /// Returns the names of the causes for which the item with this key is not claimed.
 async fn causes_of<H: Harness>(fixture: &Fixture<H>, key: &str) -> Vec<&'static str> {
-    let facts = facts(&*fixture.store, key).await;
+    let facts = facts(&fixture.reads, key).await;
     let causes = causes(&facts, &fixture.queues[0]);
     causes.iter().map(Cause::name).collect()
 }
@@ -80,7 +80,7 @@ pub(crate) async fn each_state_is_a_cause<H: Harness>() {
     ] {
         assert_eq!(causes_of(&fixture, key).await, [cause], "{key}");
     }
-    let dead = row(&*fixture.store, "2").await;
+    let dead = row(&fixture.reads, "2").await;
     assert_eq!(dead.state, Some(State::Dead));
     assert_eq!(dead.owner.as_deref(), Some("worker"));
     assert_eq!(dead.error.as_deref(), Some("no luck"));
@@ -94,7 +94,7 @@ pub(crate) async fn lease_tells_its_worker_and_its_end<H: Harness>() {
     fixture.claim_for(1, HOUR).await;
     fixture.advance(10 * MINUTE).await;
     announce(&fixture).await;
-    let held = facts(&*fixture.store, "1").await;
+    let held = facts(&fixture.reads, "1").await;
     let lease = held.row.clone().expect("a row");
     assert_eq!(lease.owner.as_deref(), Some("worker"));
     let millis = |from: i64, to: i64| Duration::from_millis((to - from).unsigned_abs());
@@ -132,7 +132,7 @@ pub(crate) async fn items_ahead_follow_the_order_of_claims<H: Harness>() {
             let row = [("id", Value::Int(id)), ("rank", rank)];
             fixture.harness.insert("item", &row).await;
         }
-        let store = &*fixture.store;
+        let store = &fixture.reads;
         // Each claim takes the item that the facts have called the first.
         for left in (1..=4_usize).rev() {
             let mut places = Vec::new();
@@ -166,7 +166,7 @@ pub(crate) async fn items_without_an_order_have_a_place<H: Harness>() {
     announce(&fixture).await;
     let mut places = Vec::new();
     for key in ["1", "2", "3"] {
-        places.push(ahead(&*fixture.store, key).await);
+        places.push(ahead(&fixture.reads, key).await);
     }
     for place in 0..3 {
         assert!(places.contains(&Some(Ahead::Exactly(place))), "{places:?}");
@@ -180,7 +180,7 @@ pub(crate) async fn more_than_1000_items_ahead_are_at_least_1000<H: Harness>() {
     for items in items.chunks(501) {
         fixture.try_enqueue(items.to_vec()).await.expect("added");
     }
-    let store = &*fixture.store;
+    let store = &fixture.reads;
     assert_eq!(ahead(store, "1").await, Some(Ahead::Exactly(0)));
     assert_eq!(ahead(store, "1001").await, Some(Ahead::Exactly(1_000)));
     assert_eq!(ahead(store, "1002").await, Some(Ahead::AtLeast(1_000)));
@@ -196,7 +196,7 @@ pub(crate) async fn facts_are_found_by_a_composite_key<H: Harness>() {
         let row = [("area", text(area)), ("number", Value::Int(number))];
         fixture.harness.insert("item", &row).await;
     }
-    let store = &*fixture.store;
+    let store = &fixture.reads;
     for (key, place) in [("[\"a\\\"\",1]", 0), ("[\"a\\\"\",2]", 1), ("[\"b\",1]", 2)] {
         assert_eq!(
             ahead(store, key).await,
@@ -216,11 +216,11 @@ pub(crate) async fn rows_with_a_null_key_explain_a_missing_row<H: Harness>() {
     let fixture = Fixture::<H>::over(&[table], vec![spec]).await;
     let row = [("id", Value::Int(2)), ("code", text("a"))];
     fixture.harness.insert("item", &row).await;
-    assert!(!facts(&*fixture.store, "b").await.has_null_keys);
+    assert!(!facts(&fixture.reads, "b").await.has_null_keys);
     fixture.insert([1]).await;
-    let absent = facts(&*fixture.store, "b").await;
+    let absent = facts(&fixture.reads, "b").await;
     assert_eq!(causes(&absent, &fixture.queues[0]), [Cause::NoRow(true)]);
-    let present = facts(&*fixture.store, "a").await;
+    let present = facts(&fixture.reads, "a").await;
     assert!(!present.has_null_keys);
     let place = present.row.expect("a row").ahead;
     assert_eq!(place, Some(Ahead::Exactly(0)));
@@ -248,7 +248,7 @@ pub(crate) async fn pause_of_the_queue_comes_before_other_causes<H: Harness>() {
     paused.expect("paused");
     assert_eq!(causes_of(&fixture, "1").await, ["first"]);
     let paused = store.pause(queue, pause(PauseMode::Claims)).await;
-    let facts = facts(&**store, "1").await;
+    let facts = facts(store.reads(), "1").await;
     assert_eq!(facts.pause, Some(paused.expect("paused")));
     assert_eq!(causes_of(&fixture, "1").await, ["paused"]);
     assert_eq!(causes_of(&fixture, "2").await, ["paused", "behind"]);
@@ -267,7 +267,7 @@ pub(crate) async fn item_that_holds_its_group_back_is_named<H: Harness>() {
     assert_eq!(causes_of(&fixture, "2").await, ["behind"]);
     let first = fixture.claim_by(of(&["a"], 1)).await.remove(0).lease;
     let holder = async || {
-        let facts = facts(&*fixture.store, "2").await;
+        let facts = facts(&fixture.reads, "2").await;
         let head = facts.group.expect("a group").head.expect("an item");
         assert_eq!(head.key, first.key);
         causes_of(&fixture, "2").await
@@ -322,7 +322,7 @@ pub(crate) async fn brokers_count_for_15_seconds<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
     assert_eq!(causes_of(&fixture, "1").await, ["no_broker"]);
     announce(&fixture).await;
-    let known = facts(&*fixture.store, "1").await.brokers.expect("a list");
+    let known = facts(&fixture.reads, "1").await.brokers.expect("a list");
     assert_eq!((known.len(), &*known[0].address), (1, "a:1"));
     assert_eq!(causes_of(&fixture, "1").await, ["first"]);
     let stranger = Instance {
@@ -350,7 +350,7 @@ pub(crate) async fn lock_of_a_foreign_transaction_is_found<H: Harness>() {
         .open_to_read(&fixture.queues)
         .await
         .expect("a reader");
-    let locked = facts(&*reader, "2").await;
+    let locked = facts(&reader, "2").await;
     let session = match locked.lock.clone().expect("a lock") {
         ForeignLock::Row(session) => session,
         ForeignLock::File => None,
@@ -388,7 +388,7 @@ pub(crate) async fn reader_needs_no_tables_of_the_broker<H: Harness>() {
     assert_eq!(stats.count, [1, 0, 0, 0, 0]);
     let listed = reader.list(QUEUE, State::Ready, 9).await.expect("list");
     assert_eq!(listed.len(), 1);
-    let facts = facts(&*reader, "1").await;
+    let facts = facts(&reader, "1").await;
     assert_eq!(facts.row.expect("a row").ahead, Some(Ahead::Exactly(0)));
     assert!(facts.brokers.is_none_or(|brokers| brokers.is_empty()));
     let created = harness

@@ -15,9 +15,9 @@ use lease_broker_model::queue::{
     ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
 };
 use lease_broker_store::{
-    ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LeaseExpiry,
-    ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement, Store,
-    StoreError,
+    Browse, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
+    LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
+    Store, StoreError,
 };
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -157,20 +157,25 @@ pub(crate) fn keys(items: &[ClaimedItem]) -> Vec<String> {
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(crate) store: Arc<dyn Store>,
+    /// The reads of the store.
+    pub(crate) reads: Arc<dyn Browse>,
     pub(crate) queue: QueueIndex,
 }
 
 impl Broker {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let queue = QueueIndex(0);
-        Self { store, queue }
+        Self {
+            reads: store.reads().clone(),
+            store,
+            queue: QueueIndex(0),
+        }
     }
 
     /// Returns the same broker's access to another queue.
     pub(crate) fn at(&self, queue: usize) -> Self {
         Self {
-            store: self.store.clone(),
             queue: QueueIndex(queue),
+            ..self.clone()
         }
     }
 
@@ -292,13 +297,13 @@ impl Broker {
     }
 
     pub(crate) async fn list(&self, state: State) -> Vec<ListedItem> {
-        let items = self.store.list(self.queue, state, 10_000).await;
+        let items = self.reads.list(self.queue, state, 10_000).await;
         items.expect("list")
     }
 
     /// Returns the number of items per state: ready, leased, delayed, completed, dead.
     pub(crate) async fn counts(&self) -> [u64; 5] {
-        self.store.stats(self.queue).await.expect("stats").count
+        self.reads.stats(self.queue).await.expect("stats").count
     }
 }
 

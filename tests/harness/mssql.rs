@@ -5,11 +5,9 @@
 
 mod cleanup;
 mod database;
-mod operate;
 mod pooled_database;
 pub(crate) mod program_database;
 mod runtime;
-mod store;
 mod values;
 
 use std::sync::{Arc, Mutex};
@@ -26,7 +24,6 @@ use lease_broker_store::{Browse, Store, StoreError};
 use lease_broker_value::Value;
 use pooled_database::PooledDatabase;
 use runtime::shared;
-use store::Shared;
 use values::{literal, operand, value};
 
 /// Environment variable with the connection string of the server.
@@ -108,7 +105,7 @@ impl MssqlHarness {
                 queues_so_far.push(queue.clone());
             }
         }
-        Ok(Arc::new(Shared(store)))
+        Ok(Arc::new(store))
     }
 
     /// Runs a blocking schema operation on a thread for blocking work.
@@ -314,7 +311,7 @@ impl Harness for MssqlHarness {
         let lock = pooled_database::TABLE_DROPS.read().await;
         let reader = shared(MssqlReader::open_with_pool(&self.database().pool, queues)).await?;
         drop(lock);
-        Ok(Arc::new(Shared(reader)))
+        Ok(Arc::new(reader))
     }
 
     /// Moves the times in the list of brokers into the future.

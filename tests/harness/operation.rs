@@ -99,7 +99,7 @@ impl Broker {
                 limit: left.min(MAX_BATCH),
                 max_examined: 10 * MAX_BATCH,
             };
-            let found = self.store.find_items(self.queue, page).await;
+            let found = self.reads.find_items(self.queue, page).await;
             let found = found.expect("a page");
             let items = found.items.into_iter().map(|item| item.listed);
             let items: Vec<_> = items.map(|item| (item.key, item.fence)).collect();

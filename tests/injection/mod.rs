@@ -183,7 +183,7 @@ async fn check<H: Harness>(case: HostileNames) {
         .await;
     let expected = [text(&case.values[0]), text(&case.worker), text(&case.table)];
     assert_eq!(rows, [expected]);
-    let listed = fixture.store.list(fixture.queue, State::Delayed, 9).await;
+    let listed = fixture.reads.list(fixture.queue, State::Delayed, 9).await;
     assert_eq!(
         listed.expect("the list succeeds")[0].error.as_ref(),
         Some(&case.values[0])

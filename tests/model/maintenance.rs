@@ -113,7 +113,7 @@ impl<H: Harness> Run<H> {
             .note(format!("cancel {ids:?} {delay} {dead_letter}"));
         let broker = self.broker();
         let keys = ids.iter().map(|id| {
-            let key = broker.store.parse_key(broker.queue, &id.to_string());
+            let key = broker.reads.parse_key(broker.queue, &id.to_string());
             key.expect("a key")
         });
         let cancellation = Cancellation {

@@ -14,11 +14,11 @@ use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
     BrokerList, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
     ClaimedItem, Concurrency, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups,
-    FoundItems, GroupSearch, Inspect, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime,
-    LeaseExpiry, LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause,
-    PoolStatus, Problem, ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection,
-    ReleasedClaims, Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome,
-    SettleResults, Settlement, Share, Stats, StoreError, TraceNote, Upkeep,
+    FoundItems, GroupSearch, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry,
+    LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
+    ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
+    Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
+    Settlement, Share, Stats, Store, StoreError, TraceNote, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,7 @@ pub(super) struct SimulatedStore {
     running: Running,
     secret: Secret,
     secrets: Arc<SigningSecrets>,
+    reads: Arc<dyn Browse>,
 }
 
 /// The number of operations that run, by name.
@@ -84,6 +85,7 @@ impl SimulatedStore {
             running: Running::default(),
             secret,
             secrets: Arc::new(SigningSecrets::only(secret)),
+            reads: Arc::new(NoReads),
         }
     }
 
@@ -492,8 +494,17 @@ impl Facts for SimulatedStore {
     }
 }
 
+impl Store for SimulatedStore {
+    fn reads(&self) -> &Arc<dyn Browse> {
+        &self.reads
+    }
+}
+
+/// The reads of a store. No task of the simulated brokers reads items.
+struct NoReads;
+
 #[async_trait]
-impl Inspect for SimulatedStore {
+impl Browse for NoReads {
     fn parse_key(&self, _: QueueIndex, text: &str) -> Result<Key, String> {
         let id: Result<i64, _> = text.parse();
         id.map(key).map_err(|error| error.to_string())
@@ -522,10 +533,7 @@ impl Inspect for SimulatedStore {
     async fn item_facts(&self, _: QueueIndex, _: Key) -> Result<ItemFacts, StoreError> {
         Err(unsupported())
     }
-}
 
-#[async_trait]
-impl Browse for SimulatedStore {
     async fn find_items(&self, _: QueueIndex, _: ItemSearch) -> Result<FoundItems, StoreError> {
         Err(unsupported())
     }

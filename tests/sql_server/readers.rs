@@ -10,8 +10,8 @@ use lease_broker_model::key::Key;
 use lease_broker_model::queue::OnComplete;
 use lease_broker_store::mssql::MssqlReader;
 use lease_broker_store::{
-    Browse as _, ForeignLock, Inspect as _, Instance, ItemFacts, ItemFilter, ItemSearch,
-    QueueIndex, SearchPosition,
+    Browse as _, ForeignLock, Instance, ItemFacts, ItemFilter, ItemSearch, QueueIndex,
+    SearchPosition,
 };
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Inspect as _, Leases as _, QueueIndex, StoreError};
+use lease_broker_store::{Leases as _, QueueIndex, Store as _, StoreError};
 
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, call, queue};
@@ -67,7 +67,7 @@ async fn first_error(path: &Path) -> Option<StoreError> {
         Err(error) => return Some(error),
     };
     let queue = QueueIndex(0);
-    if let Err(error) = store.stats(queue).await {
+    if let Err(error) = store.reads().stats(queue).await {
         return Some(error);
     }
     let calls = [call("worker", 1_000)];

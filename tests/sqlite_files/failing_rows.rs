@@ -177,12 +177,12 @@ async fn item_is_shown_without_a_generated_column_that_fails() {
         ALTER TABLE item ADD COLUMN length AS (length(payload))";
     harness.connect().execute_batch(table).expect(table);
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
-    let key = || fixture.store.parse_key(fixture.queue, "1").expect("a key");
-    let shown = fixture.store.read_item(fixture.queue, key()).await;
+    let key = || fixture.reads.parse_key(fixture.queue, "1").expect("a key");
+    let shown = fixture.reads.read_item(fixture.queue, key()).await;
     let columns = shown.expect("an answer").expect("an item").columns;
     let names: Vec<&str> = columns.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["id", "payload", "length"]);
-    let facts = fixture.store.item_facts(fixture.queue, key()).await;
+    let facts = fixture.reads.item_facts(fixture.queue, key()).await;
     let row = facts.expect("facts").row.expect("a row");
     assert_eq!((row.state, row.size_bytes), (Some(State::Ready), None));
 }

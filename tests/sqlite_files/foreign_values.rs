@@ -63,7 +63,7 @@ async fn pages(fixture: &Fixture<SqliteHarness>, state: State) -> Vec<FoundItem>
             max_examined: 10,
         };
         let page = fixture
-            .store
+            .reads
             .find_items(fixture.queue, search)
             .await
             .expect("a page");
@@ -100,7 +100,7 @@ async fn key_of_any_class_is_claimed_settled_and_listed() {
         let dead = pages(&fixture, State::Dead).await;
         let keys: Vec<Key> = dead.into_iter().map(|item| item.listed.key).collect();
         assert_eq!(keys.len(), count, "{declared}");
-        let found = fixture.store.find_keys(fixture.queue, keys.into()).await;
+        let found = fixture.reads.find_keys(fixture.queue, keys.into()).await;
         assert!(
             found
                 .expect("found")
@@ -125,9 +125,9 @@ async fn key_that_does_not_fit_its_column_has_a_name() {
     ] {
         let (fixture, _) = items(declared).await;
         for name in named {
-            let key = fixture.store.parse_key(fixture.queue, name).expect("a key");
+            let key = fixture.reads.parse_key(fixture.queue, name).expect("a key");
             let read = fixture
-                .store
+                .reads
                 .read_item(fixture.queue, key)
                 .await
                 .expect("read");
@@ -173,7 +173,7 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
                 max_examined: 10,
             };
             let found = fixture
-                .store
+                .reads
                 .find_groups(fixture.queue, search)
                 .await
                 .expect("a page");
@@ -193,7 +193,7 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
         assert!(claimed >= count, "{declared}");
         for name in ["1.5", "k", "1"] {
             let group = fixture
-                .store
+                .reads
                 .parse_group(fixture.queue, name)
                 .expect("a group");
             assert!(listed.contains(&group), "{declared} {name} {group:?}");
@@ -220,11 +220,11 @@ async fn page_of_long_errors_ends_early() {
         limit: 10,
         max_examined: 10,
     };
-    let first = fixture.store.find_items(fixture.queue, search(None)).await;
+    let first = fixture.reads.find_items(fixture.queue, search(None)).await;
     let first = first.expect("a page");
     assert_eq!((first.items.len(), first.examined), (2, 2));
     let next = search(first.end);
-    let next = fixture.store.find_items(fixture.queue, next).await;
+    let next = fixture.reads.find_items(fixture.queue, next).await;
     let next = next.expect("a page");
     assert_eq!((next.items.len(), next.end), (1, None));
 }
@@ -258,7 +258,7 @@ async fn text_of_a_number_names_the_group_of_that_number() {
     let mut listed = Vec::new();
     loop {
         let page = fixture
-            .store
+            .reads
             .find_groups(fixture.queue, search.clone())
             .await;
         let page = page.expect("a page");
@@ -266,7 +266,7 @@ async fn text_of_a_number_names_the_group_of_that_number() {
         assert!(listed.len() <= 3, "the pages do not end: {listed:?}");
         match page.end {
             Some(end) => {
-                let end = fixture.store.parse_group(fixture.queue, &end.to_string());
+                let end = fixture.reads.parse_group(fixture.queue, &end.to_string());
                 search.after = Some(end.expect("a group"));
             }
             None => break,
@@ -283,11 +283,11 @@ async fn two_texts_of_one_key_name_one_item() {
     connection.execute_batch(create).expect("created");
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     fixture.claim(1).await;
-    let parse = |text: &str| fixture.store.parse_key(fixture.queue, text);
+    let parse = |text: &str| fixture.reads.parse_key(fixture.queue, text);
     let texts: Vec<Key> = ["1", "1.0", "01"]
         .map(|text| parse(text).expect("a key"))
         .into();
-    let found = fixture.store.find_keys(fixture.queue, texts.into()).await;
+    let found = fixture.reads.find_keys(fixture.queue, texts.into()).await;
     assert_eq!(found.expect("found").items.len(), 1);
     let cancelled = cancel(&fixture, &["1.0", "1"], because("stuck")).await;
     assert!(
@@ -318,11 +318,11 @@ async fn page_of_long_groups_ends_early() {
         limit: 10,
         max_examined: 10,
     };
-    let first = fixture.store.find_groups(fixture.queue, search(None)).await;
+    let first = fixture.reads.find_groups(fixture.queue, search(None)).await;
     let first = first.expect("a page");
     assert_eq!(first.groups.len(), 2, "a page has about a megabyte");
     let next = search(first.end);
-    let next = fixture.store.find_groups(fixture.queue, next).await;
+    let next = fixture.reads.find_groups(fixture.queue, next).await;
     let next = next.expect("a page");
     assert_eq!((next.groups.len(), next.end), (1, None));
 }
@@ -361,7 +361,7 @@ async fn row_with_a_strange_state_is_left_out_of_the_counts() {
             UPDATE item SET lease_state = x'00' WHERE id = 2",
         )
         .expect("changed");
-    let stats = fixture.store.exact_stats(fixture.queue).await;
+    let stats = fixture.reads.exact_stats(fixture.queue).await;
     assert_eq!(stats.expect("counts").count, [2, 0, 0, 0, 0]);
     assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
 }

@@ -35,7 +35,7 @@ async fn queue_with_rows(filtered: bool, rows: [u64; 5]) -> Fixture<SqliteHarnes
 }
 
 async fn stats(fixture: &Fixture<SqliteHarness>) -> Stats {
-    fixture.store.stats(fixture.queue).await.expect("stats")
+    fixture.reads.stats(fixture.queue).await.expect("stats")
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn exact_stats_count_all_items() {
     for filtered in [true, false] {
         let fixture = queue_with_rows(filtered, rows).await;
         let stats = fixture
-            .store
+            .reads
             .exact_stats(fixture.queue)
             .await
             .expect("stats");
@@ -118,7 +118,7 @@ async fn list_of_a_deep_state_has_the_requested_length() {
         let fixture = queue_with_rows(filtered, [COUNT_LIMIT + 500; 5]).await;
         for state in State::ALL {
             for limit in [10, rows, rows + 1] {
-                let listed = fixture.store.list(fixture.queue, state, limit).await;
+                let listed = fixture.reads.list(fixture.queue, state, limit).await;
                 let listed = listed.expect("list");
                 assert_eq!(listed.len(), limit.min(rows), "{}", state.name());
                 let ages = listed.iter().map(|item| item.age);

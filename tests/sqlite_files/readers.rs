@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_store::sqlite::{SqliteReader, SqliteStore, system_clock};
-use lease_broker_store::{Inspect as _, Leases as _, QueueIndex, StoreError};
+use lease_broker_store::{Browse as _, Leases as _, QueueIndex, StoreError};
 use lease_broker_value::Value;
 use rusqlite::Connection;
 

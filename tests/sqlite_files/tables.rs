@@ -251,7 +251,7 @@ async fn row_with_a_text_in_a_number_column_is_shown_with_the_others() {
         let listed = listed.iter().map(|item| item.key.to_string());
         assert_eq!(listed.collect::<BTreeSet<_>>().len(), 2, "{column}");
         fixture
-            .store
+            .reads
             .stats(fixture.queue)
             .await
             .expect("statistics");
@@ -357,7 +357,7 @@ async fn rows_without_a_key_are_warned_of_and_not_counted() {
         let fixture = Fixture::adopt(harness, vec![spec.clone()]).await;
         assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
         let exact = fixture
-            .store
+            .reads
             .exact_stats(fixture.queue)
             .await
             .expect("stats");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lease_broker::broker::Operator;
 use lease_broker_store::mssql::MssqlReader;
-use lease_broker_store::{Inspect as _, QueueIndex, StoreError};
+use lease_broker_store::{Browse as _, QueueIndex, StoreError};
 
 use crate::harness::fixture::queue;
 use crate::support::timeout::with_timeout;
@@ -142,7 +142,7 @@ async fn queue_whose_count_stalls_does_not_hide_the_others() {
     server.always(&["lease-broker stats items"], Reply::Answer(counted()));
     let stalled = Reply::Stall(Tokens::new());
     server.always(&["lease-broker stats stalled"], stalled);
-    let operator = Operator::reading(Arc::new(store), &queues);
+    let operator = Operator::new(Arc::new(store), &queues);
     let listed = with_timeout(operator.list_queues(&[], false, |_| true)).await;
     let [items, stalled] = &listed.expect("the state of both")[..] else {
         panic!("two queues");

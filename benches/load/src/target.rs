@@ -140,7 +140,7 @@ impl StoreCounts {
         let mut counts = Self::default();
         for (index, queue) in config.queues.iter().enumerate() {
             if queues.contains(&queue.name) {
-                let stats = store.exact_stats(QueueIndex(index)).await?;
+                let stats = store.reads().exact_stats(QueueIndex(index)).await?;
                 for state in [State::Ready, State::Leased, State::Delayed] {
                     counts.unfinished += stats.count_of(state);
                 }

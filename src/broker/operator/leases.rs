@@ -16,7 +16,8 @@ impl Operator {
     pub async fn cancel_leases(&self, request: CancelRequest) -> Result<Vec<Cancelled>, Error> {
         let (queue, _) = self.queue(&request.queue)?;
         let store = self.store()?;
-        let checked = CheckedCancel::new(request, |text| store.parse_key(queue, text), None)?;
+        let checked =
+            CheckedCancel::new(request, |text| store.reads().parse_key(queue, text), None)?;
         let cancelled = if checked.leases.is_empty() {
             Vec::new()
         } else {

@@ -211,7 +211,7 @@ impl OperationRunner {
                 }
                 Err(error) => return Err(error),
             };
-            let now = self.store.operation(operation.id).await?;
+            let now = self.store.reads().operation(operation.id).await?;
             let Some(now) = now.filter(|now| now.state == OperationState::Running) else {
                 return Ok(());
             };
@@ -359,7 +359,7 @@ impl OperationRunner {
             position.keys += next.len();
             let parsed = self.operator.parse_keys(queue, &next);
             let parsed = parsed.map_err(|error| StoreError::Misconfigured(error.to_string()))?;
-            let found = self.store.find_keys(queue, parsed).await?;
+            let found = self.store.reads().find_keys(queue, parsed).await?;
             let fits = |item: &&lease_broker_store::FoundItem| {
                 let time = item.listed.state_time;
                 item.state == Some(state)
@@ -383,7 +383,7 @@ impl OperationRunner {
             not_since: Some(operation.create_time),
             ..definition.search(after, wanted, MAX_EXAMINED)
         };
-        let found = self.store.find_items(queue, search).await?;
+        let found = self.store.reads().find_items(queue, search).await?;
         let items = found.items.into_iter();
         let items = items.map(|item| (item.listed.key, item.listed.fence));
         let items: Vec<_> = items.filter(|item| !visited.has(item)).collect();

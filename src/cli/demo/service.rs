@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lease_broker_model::item_state::State;
 use lease_broker_store::schema::Schema as _;
 use lease_broker_store::sqlite::{SqliteSchema, SqliteStore, system_clock};
-use lease_broker_store::{Inspect as _, QueueIndex, Stats, StoreError};
+use lease_broker_store::{QueueIndex, Stats, Store as _, StoreError};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -98,8 +98,8 @@ impl DemoService {
     /// The table is read first. A completion adds its result to the outbox in the same transaction, so if all rows are
     /// completed, no result can be missing from the outbox counts.
     pub(super) async fn stats(&self) -> Result<(Stats, Stats), CommandError> {
-        let events = read(async || self.store.exact_stats(table::EVENTS).await).await?;
-        let outbox = read(async || self.store.exact_stats(table::OUTBOX).await).await?;
+        let events = read(async || self.store.reads().exact_stats(table::EVENTS).await).await?;
+        let outbox = read(async || self.store.reads().exact_stats(table::OUTBOX).await).await?;
         Ok((events, outbox))
     }
 
@@ -110,6 +110,7 @@ impl DemoService {
 
         let list = async || {
             self.store
+                .reads()
                 .list(table::EVENTS, State::Leased, MAX_LEASED)
                 .await
         };

@@ -1,12 +1,14 @@
-//! The contract for the reads of operators' pages and commands: items by filter, pauses, operations and brokers.
+//! The contract for operators' reads: counts, items, the facts about one item, pauses, operations and brokers. The broker's store has
+//! it, and so have stores that only read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use uuid::Uuid;
 
-use super::inspect::Inspect;
 use super::item_search::{FoundItems, ItemRecord, ItemSearch};
 use super::operations::Operation;
 use super::pause::QueuePause;
@@ -14,11 +16,69 @@ use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::group_list::{FoundGroups, GroupSearch};
 use crate::instance::BrokerList;
+use crate::item_facts::ItemFacts;
+use crate::stats::{ListedItem, Stats};
 
-/// Reads items, pauses, operations and brokers, and changes nothing. The rules of [`Inspect`] hold here too. A database without the
-/// tables of the brokers has no pause, no operation and no broker.
+/// Reads the leases of all queues in a database, and changes nothing.
+///
+/// The rules of the [module](crate) and the errors of [`Leases`](super::Leases) hold here too. A database in which a program holds
+/// locks can be read, and a login or a user without the right to write can read it. A database without the tables of the brokers has
+/// no pause, no operation and no broker.
 #[async_trait]
-pub trait Browse: Inspect {
+pub trait Browse: Send + Sync + 'static {
+    /// Parses a key from its text form, the one that its `Display` writes.
+    ///
+    /// # Errors
+    /// The reason why the text is no key of the queue.
+    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
+
+    /// Parses the name of a group from its text form, that of a key with one value.
+    ///
+    /// # Errors
+    /// The reason why the text names no group: the queue has none, or the column cannot have this value.
+    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
+
+    /// Counts the items of each state and measures the oldest ready item and the oldest lease.
+    ///
+    /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are
+    /// in a state, the count of the state can be a lower bound or an estimate. The oldest ready item is searched among
+    /// the first and the last 1,000 in the queue's order, and the oldest lease among 10,000, or 2,000 on SQL Server. The result says if
+    /// there are more.
+    async fn stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+        let (stats, _) = self.timed_stats(queue, None).await?;
+        Ok(stats)
+    }
+
+    /// Does the same as [`Browse::stats`], and returns how long the statements took, without the wait for a connection.
+    ///
+    /// Statements that take longer than `within` are ended, also if they wait for a lock. `None`: they can take as long as any
+    /// operation.
+    async fn timed_stats(
+        &self,
+        queue: QueueIndex,
+        within: Option<Duration>,
+    ) -> Result<(Stats, Duration), StoreError>;
+
+    /// Does the same as [`Browse::stats`], but counts every item. The cost grows with the table.
+    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError>;
+
+    /// Lists up to `limit` items in `state`, those that have been in it longest first. If more than 10,000 items are in
+    /// the state, the list can miss the oldest.
+    async fn list(
+        &self,
+        queue: QueueIndex,
+        state: State,
+        limit: usize,
+    ) -> Result<Vec<ListedItem>, StoreError>;
+
+    /// Collects the facts from which an operator learns why the item with this key is not being claimed. They are of about one
+    /// moment, and not of exactly one.
+    ///
+    /// The items ahead of a ready item are counted up to [`ItemFacts::AHEAD_LIMIT`]. A lock of another program counts if the
+    /// program holds it for a second, so the call can take that long. On SQL Server the row is read with changes that are not
+    /// committed yet.
+    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError>;
+
     /// Finds a page of items of one state that fit a filter.
     ///
     /// Dead items come in the order of the time at which they became dead, leased and delayed ones in that of their due times, and
@@ -73,70 +133,3 @@ pub trait Browse: Inspect {
     /// Lists the brokers that were seen within the last day, those that were seen last first.
     async fn brokers(&self) -> Result<BrokerList, StoreError>;
 }
-
-/// Implements [`Browse`] for a type by the same methods of one of its fields.
-macro_rules! browse_by_field {
-    ($type:ty, $field:ident) => {
-        #[async_trait::async_trait]
-        impl $crate::Browse for $type {
-            async fn find_items(
-                &self,
-                queue: $crate::QueueIndex,
-                search: $crate::ItemSearch,
-            ) -> Result<$crate::FoundItems, $crate::StoreError> {
-                self.$field.find_items(queue, search).await
-            }
-
-            async fn find_keys(
-                &self,
-                queue: $crate::QueueIndex,
-                keys: std::sync::Arc<[lease_broker_model::key::Key]>,
-            ) -> Result<$crate::FoundItems, $crate::StoreError> {
-                self.$field.find_keys(queue, keys).await
-            }
-
-            async fn read_item(
-                &self,
-                queue: $crate::QueueIndex,
-                key: lease_broker_model::key::Key,
-            ) -> Result<Option<$crate::ItemRecord>, $crate::StoreError> {
-                self.$field.read_item(queue, key).await
-            }
-
-            async fn find_groups(
-                &self,
-                queue: $crate::QueueIndex,
-                search: $crate::GroupSearch,
-            ) -> Result<$crate::FoundGroups, $crate::StoreError> {
-                self.$field.find_groups(queue, search).await
-            }
-
-            async fn pauses(&self) -> Result<Vec<$crate::QueuePause>, $crate::StoreError> {
-                self.$field.pauses().await
-            }
-
-            async fn operation(
-                &self,
-                id: uuid::Uuid,
-            ) -> Result<Option<$crate::Operation>, $crate::StoreError> {
-                self.$field.operation(id).await
-            }
-
-            async fn operations(
-                &self,
-                queues: std::sync::Arc<[String]>,
-                only_running: bool,
-                before: Option<uuid::Uuid>,
-                limit: usize,
-            ) -> Result<Vec<$crate::Operation>, $crate::StoreError> {
-                let operations = self.$field.operations(queues, only_running, before, limit);
-                operations.await
-            }
-
-            async fn brokers(&self) -> Result<$crate::BrokerList, $crate::StoreError> {
-                self.$field.brokers().await
-            }
-        }
-    };
-}
-pub(crate) use browse_by_field;

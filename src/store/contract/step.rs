@@ -160,8 +160,8 @@ impl RowEnding {
                 }
             },
             Self::Fail(None) => (State::Dead, None),
-            Self::Release(delay) if delay.is_zero() => (State::Ready, None),
-            Self::Fail(Some(delay)) | Self::Release(delay) => (State::Delayed, Some(delay)),
+            Self::Fail(Some(delay)) => (State::Delayed, Some(delay)),
+            Self::Release(delay) => ready_after(delay),
         }
     }
 
@@ -197,6 +197,15 @@ impl RowEnding {
 /// Returns the fencing token of the next lease on a row. `None`: there is none left.
 pub(crate) fn next_fence(fence: i64, epoch_fence: i64) -> Option<i64> {
     fence.max(epoch_fence).checked_add(1)
+}
+
+/// Returns the state of an item that becomes ready after a delay, and the delay. `None`: it is ready now.
+pub(crate) fn ready_after(delay: Duration) -> (State, Option<Duration>) {
+    if delay.is_zero() {
+        (State::Ready, None)
+    } else {
+        (State::Delayed, Some(delay))
+    }
 }
 
 /// Returns the time after a delay from now. A lease or a delay never ends early, so it is rounded up.

@@ -26,7 +26,7 @@ pub(super) async fn read(
     let (mut parts, mut first_fence) = (Vec::new(), 0);
     for row in results.iter().flatten() {
         match decode::optional_text(row, 0)? {
-            Some(kind) => parts.push((kind, decode::optional_text(row, 1)?.unwrap_or_default())),
+            Some(kind) => parts.push((kind, decode::text(row, 1)?)),
             None => first_fence = decode::integer(row, 2)?,
         }
     }

@@ -18,6 +18,7 @@ use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
 use super::utf16::cut;
 use super::value_limits;
+use crate::contract::ready_after;
 use crate::key_text::{self, KeyKind};
 use crate::{CancelResults, Cancellation, Cancelled, CancelledLease, QueueIndex, StoreError};
 
@@ -109,11 +110,10 @@ impl MssqlOperations {
 
 /// Returns the entry of the second list (cancel.sql names the fields).
 pub(super) fn entry_of(queue: &QueueStatements, cancellation: &Cancellation) -> ListEntry {
-    let delay = cancellation.delay;
-    let (state, delay) = match cancellation.dead_letter {
-        true => (State::Dead, None),
-        false if delay.is_zero() => (State::Ready, None),
-        false => (State::Delayed, Some(delay)),
+    let (state, delay) = if cancellation.dead_letter {
+        (State::Dead, None)
+    } else {
+        ready_after(cancellation.delay)
     };
     let mut entry = ListEntry::default();
     entry.insert("n", json!(state.code()));
@@ -133,7 +133,7 @@ impl QueueStatements {
         entry
     }
 
-    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
+    /// Parses the text form of a key. See [`Browse::parse_key`](crate::Browse::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         parse_values(text, &self.key)
     }

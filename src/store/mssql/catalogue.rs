@@ -5,7 +5,7 @@ use tiberius::Row;
 
 use super::cascades;
 use super::connection::Connection;
-use super::decode::{self, integer};
+use super::decode::{self, integer, text};
 use super::quote::quote_table;
 use super::types::ColumnType;
 use crate::StoreError;
@@ -298,11 +298,6 @@ fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
         "timestamp" | "rowversion" => "binary(8)".to_owned(),
         _ => name.to_owned(),
     }
-}
-
-fn text(row: &Row, number: usize) -> Result<String, StoreError> {
-    let text: Option<&str> = row.try_get(number)?;
-    Ok(text.unwrap_or_default().to_owned())
 }
 
 fn flag(row: &Row, number: usize) -> Result<bool, StoreError> {

@@ -83,6 +83,11 @@ pub(super) fn optional_token(row: &Row, column: usize) -> Result<Option<Uuid>, S
     optional::<Uuid>(row, column)
 }
 
+/// Reads a text. NULL is the empty one.
+pub(super) fn text(row: &Row, column: usize) -> Result<String, StoreError> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
 /// Reads a text; `None` for NULL.
 pub(super) fn optional_text(row: &Row, column: usize) -> Result<Option<String>, StoreError> {
     Ok(optional::<&str>(row, column)?.map(str::to_owned))

@@ -3,7 +3,7 @@
 use lease_broker_model::queue::QueueSpec;
 
 use super::connection::Connection;
-use super::decode::integer;
+use super::decode::{integer, optional_text};
 use super::quote::quote_table;
 use crate::StoreError;
 use crate::foreign_keys::{self, ForeignKey, OnDelete};
@@ -33,16 +33,12 @@ pub(super) async fn warnings(
     let results = connection.query(DEPENDENTS, &[&object]).await?;
     let (mut warnings, mut keys) = (Vec::new(), Vec::new());
     for row in results.iter().flatten() {
-        let text = |column| {
-            let text: Option<&str> = row.try_get(column)?;
-            Ok::<_, StoreError>(text.map(str::to_owned))
-        };
-        let name = text(1)?;
+        let name = optional_text(row, 1)?;
         match integer(row, 0)? {
             0 => warnings.push(indexed_view(&name.unwrap_or_default())),
             _ => keys.push(ForeignKey {
                 table: name,
-                name: text(2)?,
+                name: optional_text(row, 2)?,
                 on_delete: match integer(row, 3)? {
                     0 => OnDelete::Refuse,
                     1 => OnDelete::Cascade,
@@ -67,7 +63,7 @@ mod tests {
     use lease_broker_model::queue::OnComplete;
 
     use super::*;
-    use crate::mssql::tests::spec;
+    use crate::test_queue::spec;
 
     #[test]
     fn table_that_the_login_does_not_see_is_not_named() {

@@ -201,12 +201,6 @@ pub(super) fn group_items(
         group.indexes.push(item_index);
         group.list.push(entry);
     }
-    let mut rejections = rejections.into_iter();
-    match rejections.next() {
-        None => Ok(groups),
-        Some(first) => Err(StoreError::Rejected(Rejection {
-            more: rejections.collect(),
-            ..first
-        })),
-    }
+    Rejection::of_all(rejections)?;
+    Ok(groups)
 }

@@ -1,7 +1,5 @@
 //! Enqueue with a request id: adds items unless the request is remembered.
 
-use std::time::Duration;
-
 use lease_broker_model::key::hex;
 use tiberius::ToSql;
 
@@ -10,9 +8,10 @@ use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys
 use super::error::RetrySafety;
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
+use super::purge::seconds;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
-use crate::template::{Placeholders, render};
+use crate::template::{plain, render};
 use crate::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
 
 const ENQUEUE_ONCE: &str = lease_broker_sql::mssql::ENQUEUE_ONCE;
@@ -101,14 +100,9 @@ impl MssqlOperations {
     }
 }
 
-/// Returns a duration in whole seconds, rounded up. The configuration limits it to 366 days.
-fn seconds(duration: Duration) -> i32 {
-    i32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
-}
-
 /// Renders the batch that deletes remembered requests.
 pub(super) fn forget_batch() -> String {
-    render(ENQUEUE_ONCE, "forget", &Placeholders::new())
+    plain(ENQUEUE_ONCE, "forget")
 }
 
 /// Renders the batch that inserts all groups, or reads the keys of an earlier request.

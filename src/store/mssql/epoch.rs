@@ -15,22 +15,18 @@ use super::statement_parts::roll_back_on_error;
 use super::{decode, placeholders};
 use crate::StoreError;
 use crate::epoch::{CancelledOperation, NewEpoch, fence_after, went_back};
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 
 const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 
-fn section(name: &str) -> String {
-    render(EPOCH, name, &Placeholders::new())
-}
-
 /// Returns the batch that reads the moment.
 pub(super) fn read_batch() -> String {
-    section("read")
+    plain(EPOCH, "read")
 }
 
 /// Returns the batch that begins an epoch.
 pub(super) fn raise_batch() -> String {
-    section("raise")
+    plain(EPOCH, "raise")
 }
 
 /// Returns the batch that ends some leases of earlier epochs.
@@ -179,7 +175,7 @@ pub(super) async fn begin(
 }
 
 fn read_cancelled(row: &Row) -> Result<CancelledOperation, StoreError> {
-    let text = |column| decode::optional_text(row, column).map(Option::unwrap_or_default);
+    let text = |column| decode::text(row, column);
     let id = text(0)?;
     let id = Uuid::parse_str(&id)
         .map_err(|_| decode::unexpected(format!("{id:?} is not an id of an operation")))?;

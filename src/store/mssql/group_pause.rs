@@ -16,7 +16,7 @@ use crate::{GroupPause, MAX_PAUSED_GROUPS, NewGroupPause, QueueIndex, StoreError
 const GROUP_PAUSE: &str = lease_broker_sql::mssql::GROUP_PAUSE;
 
 impl QueueStatements {
-    /// Parses the name of a group. See [`Inspect::parse_group`](crate::Inspect::parse_group).
+    /// Parses the name of a group. See [`Browse::parse_group`](crate::Browse::parse_group).
     pub(super) fn parse_group(&self, text: &str) -> Result<Key, String> {
         let column = self.group.as_ref().ok_or("the queue has no groups")?;
         // Babelfish cannot convert hexadecimal digits.
@@ -72,13 +72,12 @@ impl MssqlOperations {
 
 /// Reads a pause: its time, end, caller and reason are in the columns from `first` on.
 pub(super) fn read_pause(row: &Row, first: usize, group: Key) -> Result<GroupPause, StoreError> {
-    let text = |column| decode::optional_text(row, column).map(Option::unwrap_or_default);
     Ok(GroupPause {
         group,
         pause_time: decode::time(row, first)?,
         until: decode::optional_time(row, first + 1)?,
-        actor: text(first + 2)?,
-        reason: text(first + 3)?,
+        actor: decode::text(row, first + 2)?,
+        reason: decode::text(row, first + 3)?,
     })
 }
 

@@ -110,7 +110,7 @@ pub(super) async fn avoid_taken_names(
     parameters.extend(names.iter().map(|(_, name)| name as &dyn ToSql));
     let rows = connection.query(TAKEN_NAMES, &parameters).await?;
     for row in rows.iter().flatten() {
-        let taken = decode::optional_text(row, 0)?.unwrap_or_default();
+        let taken = decode::text(row, 0)?;
         let others = default_names(
             queue,
             &format!("_{}", decode::optional_integer(row, 1)?.unwrap_or_default()),

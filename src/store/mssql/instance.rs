@@ -9,7 +9,7 @@ use super::epoch::Moment;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
-use crate::template::{Placeholders, render};
+use crate::template::plain;
 use crate::{BrokerList, ListedBroker, StoreError};
 
 const INSTANCE: &str = lease_broker_sql::mssql::INSTANCE;
@@ -69,13 +69,12 @@ impl MssqlOperations {
 
 /// Renders the batch.
 pub(super) fn announce_batch() -> String {
-    render(INSTANCE, "announce", &Placeholders::new())
+    plain(INSTANCE, "announce")
 }
 
 /// Reads a broker from a row: id, version, address, draining, settings and activity.
 pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
-    let text =
-        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+    let text = |column| decode::text(row, column);
     let id = text(0)?;
     let malformed = |_| decode::unexpected(format!("{id:?} is not the id of a broker"));
     Ok(Instance {
@@ -90,12 +89,12 @@ pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
 
 /// Renders the batch that lists all brokers.
 pub(super) fn list_batch() -> String {
-    render(INSTANCE, "list", &Placeholders::new())
+    plain(INSTANCE, "list")
 }
 
 /// Renders the batch that tells a broker to drain.
 pub(super) fn drain_batch() -> String {
-    render(INSTANCE, "request_drain", &Placeholders::new())
+    plain(INSTANCE, "request_drain")
 }
 
 /// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).

@@ -6,6 +6,7 @@ use super::catalogue::Column;
 use super::quote::quote;
 use super::server_info::TextBytes;
 use super::types::ColumnType;
+use super::value_limits::split_sizes;
 use crate::ItemSize;
 use crate::queue_columns::QueueColumns;
 
@@ -135,8 +136,8 @@ fn declared_length(column: &Column) -> Option<usize> {
     if column.declared == "sysname" {
         return Some(128);
     }
-    let (_, length) = column.declared.split_once('(')?;
-    length.trim_end_matches(')').parse().ok()
+    let (_, [length, _]) = split_sizes(&column.declared);
+    length.map(|length| length as usize)
 }
 
 #[cfg(test)]

@@ -98,9 +98,7 @@ pub(super) async fn second_set(connection: &mut Connection) -> Result<Option<Str
     let Some(row) = results.iter().flatten().next() else {
         return Ok(None);
     };
-    let name =
-        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
-    let (other, own) = (name(0)?, name(1)?);
+    let (other, own) = (decode::text(row, 0)?, decode::text(row, 1)?);
     Ok(Some(format!(
         "the schema {other} has tables lease_broker_* too, and this login uses those of its default schema {own}: brokers that use \
          the others do not know its lease ids. Give all logins one default schema (ALTER USER … WITH DEFAULT_SCHEMA = {other})"
@@ -112,16 +110,10 @@ async fn read_applied(connection: &mut Connection) -> Result<Vec<Applied>, Store
         .batch("SELECT name, checksum, oldest_reader FROM lease_broker_migration")
         .await?;
     let read = |row: &Row| -> Result<Applied, StoreError> {
-        let text = |index| -> Result<String, StoreError> {
-            Ok(row
-                .try_get::<&str, _>(index)?
-                .unwrap_or_default()
-                .to_owned())
-        };
         Ok(Applied {
-            name: text(0)?,
-            checksum: text(1)?,
-            oldest_reader: text(2)?,
+            name: decode::text(row, 0)?,
+            checksum: decode::text(row, 1)?,
+            oldest_reader: decode::text(row, 2)?,
         })
     };
     results.iter().flatten().map(read).collect()

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use lease_broker_model::item_state::State;
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 
@@ -13,6 +12,7 @@ use super::placeholders::declaration;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
 use super::{types, value_limits};
+use crate::contract::ready_after;
 use crate::new_item::{check_item_size, check_key_length, insertable_column};
 use crate::template::render;
 use crate::{NewItem, Problem, StoreError};
@@ -37,11 +37,7 @@ impl QueueStatements {
                 .map_err(|text| (name.clone(), Problem::unfit(text)))?;
             entry.insert(format!("c{index}"), value);
         }
-        let (state, delay) = if item.delay.is_zero() {
-            (State::Ready, None)
-        } else {
-            (State::Delayed, Some(item.delay))
-        };
+        let (state, delay) = ready_after(item.delay);
         entry.insert("n", json!(state.code()));
         insert_delay(&mut entry, delay);
         entry.insert("p", json!(item.trace_parent));

@@ -22,6 +22,7 @@ use super::settle::MAX_ERROR_UNITS;
 use super::statement_parts::{roll_back_on_error, with_key_list};
 use super::utf16::cut;
 use crate::adoption::with;
+use crate::contract::ready_after;
 use crate::template::{Placeholders, render};
 use crate::{
     AppliedBatch, Checkpoints, ItemChange, OperationBatch, OperationState, QueueIndex, StoreError,
@@ -130,8 +131,7 @@ fn change_entry(queue: &QueueStatements, change: &ItemChange) -> ListEntry {
     let (state, delay) = match change {
         ItemChange::Cancel(cancellation) => return entry_of(queue, cancellation),
         ItemChange::Purge(state) => (*state, None),
-        ItemChange::Redrive { delay, .. } if delay.is_zero() => (State::Ready, None),
-        ItemChange::Redrive { delay, .. } => (State::Delayed, Some(*delay)),
+        ItemChange::Redrive { delay, .. } => ready_after(*delay),
     };
     let mut entry = ListEntry::default();
     entry.insert("n", json!(state.code()));

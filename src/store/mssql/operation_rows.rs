@@ -169,7 +169,7 @@ pub(super) fn millis(duration: Duration) -> i32 {
 /// Reads an operation from a row with the columns of the section `columns`.
 fn read(row: &Row) -> Result<Operation, StoreError> {
     let optional = |column| decode::optional_text(row, column);
-    let text = |column| Ok::<_, StoreError>(optional(column)?.unwrap_or_default());
+    let text = |column| decode::text(row, column);
     let uuid = |text: &str| {
         Uuid::parse_str(text).map_err(|_| decode::unexpected(format!("{text:?} is not an id")))
     };

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use tiberius::ToSql;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{OperationFailure, RetrySafety, into_refusal};
 use super::list_parameters::ListParameters;
@@ -57,7 +59,7 @@ impl MssqlOperations {
         self.refusal(failure, sql, &empty.parameters()).await
     }
 
-    /// Runs an operation in a new task. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.
+    /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.
     pub(super) async fn run<T, Run>(
         &self,
         operation: impl FnOnce(MssqlOperations) -> Run,
@@ -66,10 +68,25 @@ impl MssqlOperations {
         T: Send + 'static,
         Run: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let task = tokio::spawn(operation(self.clone()));
-        task.await
-            .map_err(|error| StoreError::Bug(format!("an operation ended early: {error}")))?
+        let task = self.pool.runtime.spawn(operation(self.clone()));
+        task.await.map_err(|error| ended_early(&error))?
     }
+
+    /// Probes the database, on the runtime of the pool. Dropping this future ends the probe.
+    pub(super) async fn probe(&self, sql: &'static str) -> Result<(), StoreError> {
+        let pool = self.pool.clone();
+        let task = self
+            .pool
+            .runtime
+            .spawn(async move { pool.probe(sql).await });
+        AbortOnDropHandle::new(task)
+            .await
+            .map_err(|error| ended_early(&error))?
+    }
+}
+
+fn ended_early(error: &JoinError) -> StoreError {
+    StoreError::Bug(format!("an operation ended early: {error}"))
 }
 
 /// Runs one of the operations of [`MssqlOperations`] by [`MssqlOperations::run`].

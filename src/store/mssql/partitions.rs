@@ -4,7 +4,7 @@ use lease_broker_model::queue::QueueSpec;
 
 use super::catalogue::Table;
 use super::connection::Connection;
-use super::decode::integer;
+use super::decode::{integer, text};
 use super::index;
 use super::quote::quote_table;
 use super::soft_lock_types::queue_columns;
@@ -40,8 +40,7 @@ impl Partitions {
         let results = connection.query(PARTITIONS, &[&quote_table(table)]).await?;
         let mut partitions = Self::default();
         for row in results.iter().flatten() {
-            let name: Option<&str> = row.try_get(1)?;
-            let name = name.unwrap_or_default().to_owned();
+            let name = text(row, 1)?;
             match integer(row, 0)? {
                 0 => partitions.filegroup = Some(name),
                 _ => partitions.indexes.push(name),

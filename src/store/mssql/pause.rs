@@ -7,7 +7,7 @@ use super::error::{OperationFailure, RetrySafety, into_rejection};
 use super::operations::MssqlOperations;
 use super::types::sql_time;
 use super::utf16::cut;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 use crate::{NewPause, PauseMode, QueueIndex, QueuePause, StoreError};
 
 const PAUSE: &str = lease_broker_sql::mssql::PAUSE;
@@ -83,13 +83,13 @@ pub(super) fn pause_of(failure: &OperationFailure) -> Option<StoreError> {
 }
 
 fn with_columns(section: &str) -> String {
-    let columns = render(PAUSE, "columns", &Placeholders::new());
+    let columns = plain(PAUSE, "columns");
     render(PAUSE, section, &Placeholders::from([("columns", columns)]))
 }
 
 /// Renders the batch that pauses a queue.
 pub(super) fn pause_batch() -> String {
-    render(PAUSE, "pause", &Placeholders::new())
+    plain(PAUSE, "pause")
 }
 
 /// Renders the batch that ends a pause.
@@ -107,8 +107,7 @@ fn read(row: &Row) -> Result<QueuePause, StoreError> {
     let code = decode::integer(row, 1)?;
     let mode = PauseMode::from_code(code);
     let unknown = || decode::unexpected(format!("no pause mode has the number {code}"));
-    let text =
-        |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
+    let text = |column| decode::text(row, column);
     Ok(QueuePause {
         queue: text(0)?,
         mode: mode.ok_or_else(unknown)?,

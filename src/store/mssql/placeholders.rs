@@ -6,6 +6,7 @@ use super::catalogue::{Column, Table, collate};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
+use super::value_limits::split_sizes;
 use super::{index, mirror, pause_parts, turn_parts};
 use crate::Stats;
 use crate::index_role::IndexRole;
@@ -262,8 +263,7 @@ fn as_read(value: &str, column: &Column) -> String {
         // Without it the server would send a type that the driver does not know.
         ColumnType::Json => format!("CONVERT(nvarchar(max), {value})"),
         ColumnType::Text if column.code_page.is_some_and(|page| page != 1252) => {
-            let length = column.declared.split_once('(');
-            let length = length.and_then(|(_, length)| length.trim_end_matches(')').parse().ok());
+            let (_, [length, _]) = split_sizes(&column.declared);
             // nvarchar has at most 4,000 characters, or `max`.
             match length {
                 Some(length @ 1..=4_000) => format!("CONVERT(nvarchar({length}), {value})"),

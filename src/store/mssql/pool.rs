@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tiberius::{Config, Row, ToSql};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -162,6 +163,8 @@ pub struct Pool {
     probe: Arc<tokio::sync::Mutex<Option<Connection>>>,
     counters: Arc<Counters>,
     withdrawals: Withdrawals,
+    /// The runtime on which the pool was created. Operations run there: a connection that another one opened would end with that one.
+    pub(super) runtime: Handle,
     _maintenance: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -185,6 +188,7 @@ impl Pool {
             probe: Arc::default(),
             counters: Arc::default(),
             withdrawals: Withdrawals::default(),
+            runtime: Handle::current(),
             _maintenance: Arc::new(AbortOnDropHandle::new(maintenance)),
         })
     }

@@ -13,9 +13,9 @@ use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
 
-/// Returns an age in whole seconds, rounded up. The configuration limits it to 10,000 days.
-fn seconds(age: Duration) -> i32 {
-    i32::try_from(age.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
+/// Returns a duration in whole seconds, rounded up. The configuration limits durations to 10,000 days.
+pub(super) fn seconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
 }
 
 impl MssqlOperations {

@@ -16,8 +16,8 @@ use super::queue_statements::QueueStatements;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, Inspect, ItemFacts, ItemRecord,
-    ItemSearch, ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, ItemFacts, ItemRecord, ItemSearch,
+    ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in a SQL Server database. A login with SELECT on the queues' tables is enough.
@@ -71,7 +71,7 @@ impl MssqlReader {
 }
 
 #[async_trait]
-impl Inspect for MssqlReader {
+impl Browse for MssqlReader {
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
         self.operations.queues[queue.0].parse_key(text)
     }
@@ -107,10 +107,7 @@ impl Inspect for MssqlReader {
     async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
         run!(self.operations, item_facts(queue, &key))
     }
-}
 
-#[async_trait]
-impl Browse for MssqlReader {
     async fn find_items(
         &self,
         queue: QueueIndex,

@@ -173,9 +173,7 @@ async fn defaults(
     let rows = connection.query(DEFAULTS, &[&object]).await?;
     let mut defaults = Vec::new();
     for row in rows.iter().flatten() {
-        let text =
-            |column| Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default());
-        defaults.push((text(0)?, text(1)?));
+        defaults.push((decode::text(row, 0)?, decode::text(row, 1)?));
     }
     Ok(defaults)
 }
@@ -216,12 +214,13 @@ pub(super) async fn live_brokers(connection: &mut Connection) -> Result<Vec<Stri
             .iter()
             .flatten()
         {
-            let text = |column| {
-                Ok::<_, StoreError>(decode::optional_text(row, column)?.unwrap_or_default())
-            };
             let seconds = u64::try_from(decode::integer(row, 2)?).unwrap_or_default();
             let silence = std::time::Duration::from_secs(seconds);
-            running.push(live_broker(&text(0)?, &text(1)?, silence));
+            running.push(live_broker(
+                &decode::text(row, 0)?,
+                &decode::text(row, 1)?,
+                silence,
+            ));
         }
     }
     Ok(running)

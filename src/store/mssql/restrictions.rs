@@ -4,7 +4,7 @@ use lease_broker_model::queue::QueueSpec;
 
 use super::catalogue::{Column, Table};
 use super::connection::Connection;
-use super::decode::integer;
+use super::decode::{integer, text};
 use super::index;
 use super::quote::{quote, quote_table};
 use super::types::ColumnType;
@@ -58,8 +58,7 @@ pub(super) async fn read(
         .query(RESTRICTIONS, &[&quote_table(table)])
         .await?;
     let restriction = |row| {
-        let name: Option<&str> = tiberius::Row::try_get(row, 1)?;
-        let name = name.unwrap_or_default().to_owned();
+        let name = text(row, 1)?;
         Ok(Some(match integer(row, 0)? {
             0 => Restriction::Masked(name),
             1 => Restriction::Encrypted(name),

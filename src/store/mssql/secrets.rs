@@ -11,18 +11,18 @@ use super::operations::MssqlOperations;
 use crate::StoreError;
 use crate::migrations::new_secret;
 use crate::secrets::{no_number_left, stored_secret};
-use crate::template::{Placeholders, render};
+use crate::template::plain;
 
 const SECRETS: &str = lease_broker_sql::mssql::SECRETS;
 
 /// Returns the statement that reads all secrets.
 pub(super) fn read_statement() -> String {
-    render(SECRETS, "read", &Placeholders::new())
+    plain(SECRETS, "read")
 }
 
 /// Returns the batch that adds a secret.
 pub(super) fn add_batch() -> String {
-    render(SECRETS, "add", &Placeholders::new())
+    plain(SECRETS, "add")
 }
 
 /// Decodes the results of [`read_statement`].

@@ -8,6 +8,7 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use super::catalogue::{Column, Table};
 use super::turn_parts::can_name_groups;
 use super::types::ColumnType;
+use super::value_limits::split_sizes;
 use crate::queue_columns::{QueueColumns, group_problem};
 
 /// The soft-lock columns that are never NULL.
@@ -66,7 +67,7 @@ const TIME_DECIMALS: u32 = 3;
 /// Returns whether `column` can serve as the soft-lock column `part`, and the types that can. `checkpoint_bytes` is the maximum
 /// size of a checkpoint.
 fn fits(part: SoftLockColumn, column: &Column, checkpoint_bytes: usize) -> (bool, &'static str) {
-    let (name, length) = split(&column.declared);
+    let (name, [length, _]) = split_sizes(&column.declared);
     let integer = |needed: i64| match column.kind {
         ColumnType::Int(_, max) => max >= needed,
         _ => false,
@@ -102,12 +103,4 @@ fn fits(part: SoftLockColumn, column: &Column, checkpoint_bytes: usize) -> (bool
 /// Returns whether a settlement can empty the column, if it does.
 fn accepts_null(part: SoftLockColumn, column: &Column) -> bool {
     column.nullable || NOT_NULL_COLUMNS.contains(&part)
-}
-
-/// Splits `name(length)`. The length is `None` for `max` and for types without a length.
-fn split(declared: &str) -> (&str, Option<u32>) {
-    match declared.split_once('(') {
-        Some((name, length)) => (name, length.trim_end_matches(')').parse().ok()),
-        None => (declared, None),
-    }
 }

@@ -51,8 +51,8 @@ pub(super) async fn values(
 /// Runs a query and returns the texts of its first column.
 async fn texts(connection: &mut Connection, query: &str) -> Result<Vec<String>, StoreError> {
     let results = connection.batch(query).await?;
-    let text = |row| Ok(decode::optional_text(row, 0)?.unwrap_or_default());
-    results.iter().flatten().map(text).collect()
+    let rows = results.iter().flatten();
+    rows.map(|row| decode::text(row, 0)).collect()
 }
 
 /// Returns the number of rows of a table from the server's statistics. Babelfish has none, so there they are counted.

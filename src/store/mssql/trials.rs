@@ -6,7 +6,7 @@ use tiberius::error::Error;
 
 use super::catalogue::{Table, no_table};
 use super::connection::Connection;
-use super::decode::{integer, optional_text, single_row};
+use super::decode::{integer, single_row, text};
 use super::quote::{quote, quote_table};
 use super::soft_lock_types::queue_columns;
 use super::{cascades, placeholders};
@@ -67,7 +67,7 @@ pub(super) async fn triggers(
     let own = connection.query(OWN, &[&object]).await?;
     let mut triggers = Vec::new();
     for row in own.iter().flatten() {
-        let name = optional_text(row, 0)?.unwrap_or_default();
+        let name = text(row, 0)?;
         triggers.push(format!("trigger {name} of table {}", queue.table));
     }
     if removes_rows(queue) {

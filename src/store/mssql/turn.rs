@@ -13,7 +13,7 @@ use super::index;
 use super::operations::MssqlOperations;
 use super::quote::text_literal;
 use crate::index_role::IndexRole;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 use crate::turn::{StoredLimits, StoredRate, check_policy};
 use crate::{LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost};
 
@@ -90,7 +90,7 @@ impl MssqlOperations {
     pub(super) async fn fill_row(&self, queue: QueueIndex) -> Result<(), StoreError> {
         let queue = &self.queue(queue)?.spec;
         if !queue.takes_turns() {
-            let read = render(GROUPS, "read_row", &Placeholders::new());
+            let read = plain(GROUPS, "read_row");
             let results = self.query_twice(&read, &[&queue.name]).await?;
             if let Some(row) = results.iter().flatten().next() {
                 read_row(row)?.1.warn_if_unused(queue);
@@ -121,7 +121,7 @@ impl MssqlOperations {
 
 /// Renders a batch that changes the row of a queue and reads it.
 fn batch(section: &str) -> String {
-    let read = render(GROUPS, "read_row", &Placeholders::new());
+    let read = plain(GROUPS, "read_row");
     render(GROUPS, section, &Placeholders::from([("read_row", read)]))
 }
 

@@ -5,13 +5,13 @@ use lease_broker_model::key::{Key, rfc3339, rfc3339_of_millis};
 use lease_broker_value::Value;
 use serde_json::{Value as Json, json};
 use tiberius::ColumnData;
-use time::macros::date;
-use time::{Duration, PrimitiveDateTime, Time};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
 
 use super::list_parameters::{EntryValue, unescape_sql};
 use crate::StoreError;
 use crate::new_item::is_decimal;
-use crate::time_text::{ZonedTime, parse_date, parse_time, timestamp};
+use crate::time_text::{parse_date, parse_time, parse_zoned, timestamp};
 
 /// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +146,7 @@ pub(super) fn decode(data: &ColumnData<'static>) -> Result<Value, StoreError> {
             Value::Text(midnight.split('T').next().unwrap_or_default().to_owned())
         }
         ColumnData::Time(Some(time)) => {
-            let moment = text_of(&timestamp_since(1970, 0, nanos_of(*time))?);
-            let time = moment.split('T').next_back().unwrap_or_default();
-            Value::Text(time.trim_end_matches('Z').to_owned())
+            Value::Text(time_of_day(&timestamp_since(1970, 0, nanos_of(*time))?))
         }
         _ => Value::Null,
     })
@@ -168,10 +166,7 @@ fn timestamp_since(year: i32, days: i64, nanos: i128) -> Result<Value, StoreErro
         midnight.checked_add(Duration::nanoseconds(i64::try_from(nanos).ok()?))
     };
     let moment = moment().ok_or_else(|| StoreError::Bug("a time out of range".to_owned()))?;
-    Ok(Value::Timestamp {
-        seconds: moment.unix_timestamp(),
-        nanos: i32::try_from(moment.nanosecond()).unwrap_or(0),
-    })
+    Ok(timestamp(moment))
 }
 
 fn text_of(moment: &Value) -> String {
@@ -244,9 +239,7 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
         (Value::Timestamp { seconds, nanos }, Column::DateTimeOffset | Column::Text) => {
             Ok(json!(rfc3339(*seconds, *nanos)))
         }
-        (Value::Timestamp { seconds, nanos }, Column::DateTime) => {
-            Ok(json!(rfc3339(*seconds, *nanos).trim_end_matches('Z')))
-        }
+        (Value::Timestamp { .. }, Column::DateTime) => Ok(json!(utc_text(value))),
         _ => refuse("does not fit the column's type"),
     }
 }
@@ -286,10 +279,10 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
             require(guid.map(|guid| guid.to_string().into()), "a UUID")
         }
         ColumnType::DateTime | ColumnType::DateTimeOffset => {
-            let time = ZonedTime::parse(written);
-            let text = time.map(|time| match column {
-                ColumnType::DateTime => local_text(&time.moment()),
-                _ => text_with_offset(&time),
+            let time = parse_zoned(written);
+            let text = time.and_then(|time| match column {
+                ColumnType::DateTime => Some(utc_text(&timestamp(time))),
+                _ => time.format(&Rfc3339).ok(),
             });
             require(text.map(Json::from), "a time such as 2026-11-20T22:15:20")
         }
@@ -298,37 +291,24 @@ fn encode_text(text: &str, column: ColumnType) -> Result<Json, String> {
             require(is_date.then(|| written.into()), "a date such as 2026-11-20")
         }
         ColumnType::Time => {
-            let time = parse_time(written);
-            require(
-                time.map(|time| time_of_day(time).into()),
-                "a time of day such as 22:15:20.5",
-            )
+            let time =
+                parse_time(written).map(|time| OffsetDateTime::UNIX_EPOCH.replace_time(time));
+            let text = time.map(|time| time_of_day(&timestamp(time)));
+            require(text.map(Json::from), "a time of day such as 22:15:20.5")
         }
         _ => Err("text does not fit the column's type".to_owned()),
     }
 }
 
-/// Returns a time without a zone, such as `2026-11-20T22:15:20.5`.
-fn local_text(moment: &Value) -> String {
+/// Returns a time in UTC without its zone, such as `2026-11-20T22:15:20.5`.
+fn utc_text(moment: &Value) -> String {
     text_of(moment).trim_end_matches('Z').to_owned()
 }
 
-/// Returns a time with its offset, such as `2026-11-20T22:15:20.5+02:00`.
-fn text_with_offset(time: &ZonedTime) -> String {
-    let local = local_text(&timestamp(time.local));
-    let minutes = time.offset.whole_minutes();
-    let sign = if minutes < 0 { '-' } else { '+' };
-    let minutes = minutes.abs();
-    format!("{local}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
-}
-
-/// Returns a time of day, such as `22:15:20.5`.
-fn time_of_day(time: Time) -> String {
-    let moment = local_text(&timestamp(PrimitiveDateTime::new(
-        date!(1970 - 01 - 01),
-        time,
-    )));
-    moment.split('T').next_back().unwrap_or_default().to_owned()
+/// Returns the time of day in UTC, such as `22:15:20.5`.
+fn time_of_day(moment: &Value) -> String {
+    let text = utc_text(moment);
+    text.split('T').next_back().unwrap_or_default().to_owned()
 }
 
 /// Returns a time as the text that statements convert to `datetime2`. `millis`: milliseconds since 1970. A time outside the years 1
@@ -344,7 +324,7 @@ pub(super) fn sql_time(millis: i64) -> String {
 /// Returns the name of a group as the text that statements convert to the type of the column.
 pub(super) fn group_text(group: &Key) -> String {
     match &group.0[..] {
-        [value @ Value::Timestamp { .. }] => text_of(value).trim_end_matches('Z').to_owned(),
+        [value @ Value::Timestamp { .. }] => utc_text(value),
         _ => group.to_string(),
     }
 }
@@ -357,7 +337,43 @@ pub(super) fn encode_key(value: &Value) -> EntryValue {
         Value::Bool(bool) => json!(bool),
         Value::Double(double) => json!(double),
         Value::Text(text) | Value::Decimal(text) => json!(text),
-        Value::Timestamp { .. } => json!(text_of(value).trim_end_matches('Z')),
+        Value::Timestamp { .. } => json!(utc_text(value)),
         Value::Null => Json::Null,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_one_form() {
+        for (column, text, expected) in [
+            (
+                ColumnType::DateTimeOffset,
+                "2026-11-21 03:45:20.50+05:30",
+                "2026-11-21T03:45:20.5+05:30",
+            ),
+            (
+                ColumnType::DateTimeOffset,
+                "2026-11-20T22:15-00:30",
+                "2026-11-20T22:15:00-00:30",
+            ),
+            (
+                ColumnType::DateTimeOffset,
+                "2026-11-20",
+                "2026-11-20T00:00:00Z",
+            ),
+            (
+                ColumnType::DateTime,
+                "2026-11-21T03:45:20.5+05:30",
+                "2026-11-20T22:15:20.5",
+            ),
+            (ColumnType::Time, "22:15", "22:15:00"),
+            (ColumnType::Time, "22:15:20.50", "22:15:20.5"),
+        ] {
+            let encoded = encode_json(&Value::Text(text.to_owned()), column);
+            assert_eq!(encoded, Ok(json!(expected)), "{text}");
+        }
+    }
 }

@@ -4,14 +4,14 @@
 
 use lease_broker_value::Value;
 use time::macros::{date, datetime};
-use time::{Duration, OffsetDateTime, PrimitiveDateTime};
+use time::{OffsetDateTime, PrimitiveDateTime};
 
 use super::catalogue::Column;
 use super::types::ColumnType;
-use crate::time_text::{ZonedTime, parse_time};
+use crate::time_text::{parse_time, parse_zoned, timestamp};
 
-/// The largest offset of a `datetimeoffset`, in both directions.
-const MAX_OFFSET: Duration = Duration::hours(14);
+/// The largest offset of a `datetimeoffset` in seconds, in both directions.
+const MAX_OFFSET: i32 = 14 * 3_600;
 
 /// Checks a value against the size, digits and range of its column.
 ///
@@ -46,13 +46,15 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
         }
         // The encoder refuses a text that is not a time.
         (Value::Text(text), ColumnType::DateTime | ColumnType::DateTimeOffset) => {
-            let Some(time) = ZonedTime::parse(text) else {
+            let Some(time) = parse_zoned(text) else {
                 return Ok(());
             };
-            if column.kind == ColumnType::DateTimeOffset && time.offset.abs() > MAX_OFFSET {
+            if column.kind == ColumnType::DateTimeOffset
+                && time.offset().whole_seconds().abs() > MAX_OFFSET
+            {
                 return Err("the offset is more than 14 hours".to_owned());
             }
-            check(&time.moment(), column)
+            check(&timestamp(time), column)
         }
         (Value::Text(text), ColumnType::Time) => match parse_time(text) {
             Some(time) => check_fraction(time.nanosecond(), scale_of(sizes)),

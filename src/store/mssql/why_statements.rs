@@ -3,7 +3,7 @@
 use lease_broker_sql::mssql::LEASE_SQL;
 
 use super::statement_parts::with_key_list;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 
 const WHY: &str = lease_broker_sql::mssql::WHY;
 
@@ -43,5 +43,5 @@ impl WhyStatements {
 
 /// Renders the question who blocks a session.
 pub(super) fn find_blocker() -> String {
-    render(WHY, "find_blocker", &Placeholders::new())
+    plain(WHY, "find_blocker")
 }

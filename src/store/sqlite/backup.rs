@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lease_broker_model::queue::QueueSpec;
+use lease_broker_sql::sqlite::EPOCH;
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
@@ -18,8 +19,9 @@ use super::companion::companion;
 use super::connection::open_copy;
 use super::lock_holder::LockHolder;
 use super::read_connection::ReadConnection;
-use super::{epoch, epoch_sql, migrations};
+use super::{epoch, migrations};
 use crate::epoch::NewEpoch;
+use crate::template::plain;
 use crate::{OutageCause, StoreError};
 
 /// The pause before another try if another program has locked the source.
@@ -247,8 +249,7 @@ fn fold_log(database: &Path) {
 
 /// Returns the fence of the epoch in a database that is about to be replaced. 0: it cannot be read.
 fn fence_of_replaced(database: &Path) -> i64 {
-    let read =
-        |connection: &Connection| epoch::read_fence(connection, &epoch_sql::section("read_fence"));
+    let read = |connection: &Connection| epoch::read_fence(connection, &plain(EPOCH, "read_fence"));
     let fence = ReadConnection::open(database).and_then(|mut database| database.read(read));
     fence.unwrap_or_default()
 }

@@ -126,7 +126,7 @@ fn in_order_of_runs(
 }
 
 impl QueueStatements {
-    /// Parses the text form of a key. See [`Inspect::parse_key`](crate::Inspect::parse_key).
+    /// Parses the text form of a key. See [`Browse::parse_key`](crate::Browse::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
         let kinds: Vec<KeyKind> = self.key_types.iter().map(|kind| kind_of(*kind)).collect();
         key_text::parse(text, &kinds)

@@ -12,7 +12,7 @@ use super::numbers::{Number, decimal_of_double, is_plain, looks_like_number, pad
 use super::types::{ColumnType, MAX_ROW_NUMBER};
 use crate::key_text::bytes_of_hex;
 use crate::new_item::is_decimal;
-use crate::time_text::{self, ZonedTime};
+use crate::time_text::{self, parse_zoned, timestamp};
 
 /// Returns the value of a key column, or of the column that names groups. It names its row or its group, so no two different
 /// values become equal, and [`Stored`] binds the same value again.
@@ -158,7 +158,7 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
 
 /// Returns the moment for which a text stands. `None`: it is not a time.
 fn moment_of(text: &str) -> Option<Value> {
-    ZonedTime::parse(text).map(|time| time.moment())
+    parse_zoned(text).map(timestamp)
 }
 
 fn refuse(value: &Value, reason: &str) -> Result<SqlValue, String> {
@@ -193,7 +193,7 @@ fn store_text(text: &str, column: ColumnType) -> Result<SqlValue, String> {
             };
         }
         ColumnType::Blob => return Err("text does not fit a column of bytes".to_owned()),
-        ColumnType::Timestamp if ZonedTime::parse(text).is_none() => {
+        ColumnType::Timestamp if parse_zoned(text).is_none() => {
             return refuse("a time such as 2026-11-20T22:15:20");
         }
         ColumnType::Date if time_text::parse_date(text).is_none() => {

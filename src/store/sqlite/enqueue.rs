@@ -1,8 +1,6 @@
 //! Adds items to a queue.
 
-use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::millis_rounded_up;
 use lease_broker_value::Value;
 use rusqlite::Statement;
 use rusqlite::types::Value as SqlValue;
@@ -14,6 +12,7 @@ use super::quote::{literal, quote};
 use super::row_error::RowError;
 use super::statement::{bind, borrowed};
 use super::write_context::WriteContext;
+use crate::contract::{due_after, ready_after};
 use crate::{NewItem, Problem, ProblemKind, QueueIndex, Refusal, Rejection, Settled, StoreError};
 
 /// The error of one request in a list.
@@ -100,14 +99,8 @@ pub(super) fn enqueue(
             }
         }
     }
-    let mut rejections = rejections.into_iter();
-    match rejections.next() {
-        None => Ok(keys),
-        Some(first) => Err(StoreError::Rejected(Rejection {
-            more: rejections.collect(),
-            ..first
-        })),
-    }
+    Rejection::of_all(rejections)?;
+    Ok(keys)
 }
 
 /// Adds one item and returns its key.
@@ -201,12 +194,8 @@ fn insert_row(
 ) -> Result<Option<Key>, ItemError> {
     let sql = context.inserts.get(index.0, queue, item);
     let mut statement = context.connection.prepare_cached(&sql)?;
-    let (state, due) = if item.delay.is_zero() {
-        (State::Ready, None)
-    } else {
-        let due = now.saturating_add(millis_rounded_up(item.delay));
-        (State::Delayed, Some(due))
-    };
+    let (state, delay) = ready_after(item.delay);
+    let due = delay.map(|delay| due_after(now, delay));
     bind(
         &mut statement,
         1,

@@ -1,20 +1,16 @@
 //! Enqueue with a request id: adds items unless the request is remembered.
 
 use lease_broker_model::key_bytes::{read_keys, write_keys};
-use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::OptionalExtension as _;
 
 use super::enqueue::enqueue;
 use super::statement::Token;
 use super::write_context::WriteContext;
-use crate::template::{Placeholders, render};
+use crate::contract::due_after;
+use crate::template::plain;
 use crate::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
 
 const ENQUEUE_ONCE: &str = lease_broker_sql::sqlite::ENQUEUE_ONCE;
-
-fn section(name: &str) -> String {
-    render(ENQUEUE_ONCE, name, &Placeholders::new())
-}
 
 /// Adds the items once. See [`Leases::enqueue_once`](crate::Leases::enqueue_once).
 pub(super) fn enqueue_once(
@@ -27,7 +23,7 @@ pub(super) fn enqueue_once(
     let digest = request.digest();
     let remembered: Option<(Vec<u8>, Vec<u8>)> = context
         .connection
-        .prepare_cached(&section("find"))?
+        .prepare_cached(&plain(ENQUEUE_ONCE, "find"))?
         .query_row((queue, &request_id), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     if let Some((earlier, keys)) = remembered {
@@ -40,12 +36,10 @@ pub(super) fn enqueue_once(
         ));
     }
     let keys = enqueue(context, index, &request.items)?;
-    let expiry = context
-        .now()
-        .saturating_add(millis_rounded_up(spec.enqueue_memory));
+    let expiry = due_after(context.now(), spec.enqueue_memory);
     context
         .connection
-        .prepare_cached(&section("remember"))?
+        .prepare_cached(&plain(ENQUEUE_ONCE, "remember"))?
         .execute((queue, &request_id, &digest[..], write_keys(&keys), expiry))?;
     Ok(EnqueuedOnce::Added(keys))
 }
@@ -53,6 +47,8 @@ pub(super) fn enqueue_once(
 /// Deletes requests whose time has passed. See [`Upkeep::forget_requests`](crate::Upkeep::forget_requests).
 pub(super) fn forget_requests(context: &WriteContext, limit: usize) -> Result<usize, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut forget = context.connection.prepare_cached(&section("forget"))?;
+    let mut forget = context
+        .connection
+        .prepare_cached(&plain(ENQUEUE_ONCE, "forget"))?;
     Ok(forget.execute((context.now(), limit))?)
 }

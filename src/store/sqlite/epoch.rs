@@ -10,7 +10,6 @@ use uuid::Uuid;
 use super::catalogue::Table;
 use super::clock::system_clock;
 use super::column_value::read;
-use super::epoch_sql::section;
 use super::error::unchanged_row;
 use super::generation;
 use super::placeholders;
@@ -20,7 +19,7 @@ use super::statement::{bind, bind_key};
 use crate::StoreError;
 use crate::adoption::with;
 use crate::epoch::{CancelledOperation, NewEpoch, fence_after};
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
 
@@ -35,7 +34,8 @@ pub(super) fn read_fence(connection: &Connection, read_fence: &str) -> Result<i6
 /// # Errors
 /// [`StoreError::Io`] if it is one.
 pub(super) fn refuse_backup(connection: &Connection) -> Result<(), StoreError> {
-    let backup_time: Option<i64> = connection.query_row(&section("read"), [], |row| row.get(1))?;
+    let backup_time: Option<i64> =
+        connection.query_row(&plain(EPOCH, "read"), [], |row| row.get(1))?;
     match backup_time {
         None => Ok(()),
         Some(_) => Err(StoreError::Io(
@@ -51,7 +51,7 @@ pub(super) fn mark_backup(connection: &Connection) -> Result<bool, StoreError> {
     if Table::read(connection, "lease_broker_epoch")?.is_none() {
         return Ok(false);
     }
-    connection.execute(&section("mark_backup"), [system_clock()()])?;
+    connection.execute(&plain(EPOCH, "mark_backup"), [system_clock()()])?;
     Ok(true)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreE
     if Table::read(connection, "lease_broker_epoch")?.is_none() {
         return Ok(None);
     }
-    let time = connection.query_row(&section("read"), [], |row| row.get(1));
+    let time = connection.query_row(&plain(EPOCH, "read"), [], |row| row.get(1));
     Ok(time.optional()?.flatten())
 }
 
@@ -72,10 +72,10 @@ pub(super) fn begin(
     replaced: i64,
 ) -> Result<NewEpoch, StoreError> {
     let now = system_clock()();
-    let last = read_fence(connection, &section("read_fence"))?;
+    let last = read_fence(connection, &plain(EPOCH, "read_fence"))?;
     let fence = fence_after(last.max(replaced))?;
-    connection.execute(&section("raise"), [fence, now])?;
-    connection.execute(&section("forget_brokers"), [])?;
+    connection.execute(&plain(EPOCH, "raise"), [fence, now])?;
+    connection.execute(&plain(EPOCH, "forget_brokers"), [])?;
     let cancelled_operations = cancel_operations(connection, now)?;
     // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.
     generation::raise(connection, &AtomicU64::new(0))?;
@@ -107,7 +107,7 @@ fn cancel_operations(
     connection: &Connection,
     now: i64,
 ) -> Result<Vec<CancelledOperation>, StoreError> {
-    let mut cancel = connection.prepare(&section("cancel_operations"))?;
+    let mut cancel = connection.prepare(&plain(EPOCH, "cancel_operations"))?;
     cancel.raw_bind_parameter(2, now)?;
     let mut rows = cancel.raw_query();
     let mut operations = Vec::new();

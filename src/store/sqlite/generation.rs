@@ -11,12 +11,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lease_broker_sql::sqlite::EPOCH;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::epoch_sql::section;
 use super::held_file::HeldFile;
 use crate::StoreError;
 use crate::epoch::went_back;
+use crate::template::plain;
 
 /// The number of times that bytes are read before they count. SQLite can be about to write them.
 const READS: usize = 3;
@@ -28,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # Errors
 /// [`StoreError::Io`] if the file has a smaller number than `known`.
 pub(super) fn raise(connection: &Connection, known: &AtomicU64) -> Result<u64, StoreError> {
-    let read = section("read_generation");
+    let read = plain(EPOCH, "read_generation");
     let stored: [u8; 8] = connection
         .prepare_cached(&read)?
         .query_row([], |row| row.get(1))?;
@@ -38,7 +39,7 @@ pub(super) fn raise(connection: &Connection, known: &AtomicU64) -> Result<u64, S
     }
     let next = stored.saturating_add(1);
     connection
-        .prepare_cached(&section("write_generation"))?
+        .prepare_cached(&plain(EPOCH, "write_generation"))?
         .execute([next.to_be_bytes()])?;
     Ok(next)
 }
@@ -113,13 +114,13 @@ impl FileGeneration {
 impl Place {
     fn find(connection: &Connection) -> Result<Option<Self>, StoreError> {
         let page: Option<i64> = connection
-            .query_row(&section("find_generation"), [], |row| row.get(0))
+            .query_row(&plain(EPOCH, "find_generation"), [], |row| row.get(0))
             .optional()?;
         let Some(page) = page.and_then(|page| u64::try_from(page - 1).ok()) else {
             return Ok(None);
         };
         let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        let mark = connection.query_row(&section("read_generation"), [], |row| row.get(0))?;
+        let mark = connection.query_row(&plain(EPOCH, "read_generation"), [], |row| row.get(0))?;
         Ok(Some(Self {
             page,
             page_size: page_size.unsigned_abs(),

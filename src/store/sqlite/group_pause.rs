@@ -11,14 +11,14 @@ use super::quote::quote;
 use super::write_context::WriteContext;
 use crate::index_role::IndexRole;
 use crate::key_text;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 use crate::{GroupPause, MAX_PAUSED_GROUPS, NewGroupPause, QueueIndex, StoreError};
 
 const GROUP_PAUSE: &str = lease_broker_sql::sqlite::GROUP_PAUSE;
 const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
 
 impl QueueStatements {
-    /// Parses the name of a group. See [`Inspect::parse_group`](crate::Inspect::parse_group).
+    /// Parses the name of a group. See [`Browse::parse_group`](crate::Browse::parse_group).
     pub(super) fn parse_group(&self, text: &str) -> Result<Key, String> {
         let (_, kind) = self.group.as_ref().ok_or("the queue has no groups")?;
         key_text::parse(text, &[kind_of(*kind)])
@@ -93,7 +93,7 @@ impl<'a> Change<'a> {
         group: &Key,
     ) -> Result<Self, StoreError> {
         let connection = &context.connection;
-        let add_row = render(GROUP_PAUSE, "add_row", &Placeholders::new());
+        let add_row = plain(GROUP_PAUSE, "add_row");
         connection
             .prepare_cached(&add_row)?
             .execute([&queue.spec.name])?;
@@ -126,7 +126,7 @@ impl<'a> Change<'a> {
 
     /// Stores the number of paused groups in the row of the queue.
     fn end(&self) -> Result<(), StoreError> {
-        let count = render(GROUPS, "count_paused", &Placeholders::new());
+        let count = plain(GROUPS, "count_paused");
         let mut count = self.connection.prepare_cached(&count)?;
         count.execute([&self.queue.spec.name])?;
         Ok(())
@@ -148,7 +148,7 @@ pub(super) fn find_collation(
         .as_ref()
         .ok_or_else(|| StoreError::Bug("a group in a queue without groups".to_owned()))?;
     let index = IndexRole::Group.index_name(&queue.spec, &queue.spec.table);
-    let find = render(GROUP_PAUSE, "find_collation", &Placeholders::new());
+    let find = plain(GROUP_PAUSE, "find_collation");
     let mut find = connection.prepare_cached(&find)?;
     let collation = find.query_row((index, column), |row| row.get(0));
     Ok(collation.optional()?.unwrap_or_else(|| "BINARY".to_owned()))

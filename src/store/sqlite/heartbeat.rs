@@ -2,7 +2,6 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::types::Null;
 
 use super::clock::lease_expiry;
@@ -14,6 +13,7 @@ use super::row_error::{RowError, change_row};
 use super::soft_lock_value::{integer, text};
 use super::statement::{Token, bind, bind_key, stored_checkpoint};
 use super::write_context::WriteContext;
+use crate::contract::due_after;
 use crate::{QueueIndex, Refusal, Renewal, Renewed, StoreError};
 
 /// Extends each lease that is still held. See [`Leases::heartbeat`](crate::Leases::heartbeat).
@@ -34,7 +34,7 @@ pub(super) fn heartbeat(
         if lease.key.0.len() != queue.key_len {
             return Ok(Renewed::UNKNOWN);
         }
-        let expiry = now.saturating_add(millis_rounded_up(*duration));
+        let expiry = due_after(now, *duration);
         let mut extend_with_checkpoint;
         let statement = match (&renewal.checkpoint, &queue.sql.extend_with_checkpoint) {
             (Some(_), Some(sql)) => {

@@ -14,7 +14,7 @@ use crate::{ListedItem, Stats, StoreError};
 /// The number of leases among which the oldest is searched, as in `sql/sqlite/stats.sql`.
 const LEASE_SAMPLE: u64 = 10_000;
 
-/// Counts items up to a limit. See [`Inspect::timed_stats`](crate::Inspect::timed_stats).
+/// Counts items up to a limit. See [`Browse::timed_stats`](crate::Browse::timed_stats).
 pub(super) fn timed_stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -30,7 +30,7 @@ pub(super) fn timed_stats(
     Ok((stats, start.elapsed()))
 }
 
-/// Counts all items. See [`Inspect::exact_stats`](crate::Inspect::exact_stats).
+/// Counts all items. See [`Browse::exact_stats`](crate::Browse::exact_stats).
 pub(super) fn exact_stats(
     connection: &Connection,
     queue: &QueueStatements,
@@ -59,7 +59,7 @@ fn add_ages(
     Ok(())
 }
 
-/// Lists the items of one state. See [`Inspect::list`](crate::Inspect::list).
+/// Lists the items of one state. See [`Browse::list`](crate::Browse::list).
 pub(super) fn list(
     connection: &Connection,
     queue: &QueueStatements,

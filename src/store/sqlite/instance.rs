@@ -10,15 +10,13 @@ use uuid::Uuid;
 use super::statement::Token;
 use super::write_context::WriteContext;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
-use crate::template::{Placeholders, render};
+use crate::template::plain;
 use crate::{BrokerList, ListedBroker, StoreError};
 
 const INSTANCE: &str = lease_broker_sql::sqlite::INSTANCE;
 
-static STATEMENTS: LazyLock<[String; 3]> = LazyLock::new(|| {
-    ["announce", "forget", "read_live"]
-        .map(|section| render(INSTANCE, section, &Placeholders::new()))
-});
+static STATEMENTS: LazyLock<[String; 3]> =
+    LazyLock::new(|| ["announce", "forget", "read_live"].map(|section| plain(INSTANCE, section)));
 
 /// Lists the process. See [`Upkeep::announce`](crate::Upkeep::announce).
 pub(super) fn announce(
@@ -79,20 +77,20 @@ fn after(time: Duration, now: i64) -> i64 {
 
 /// Tells a process to drain. See [`Operate::request_drain`](crate::Operate::request_drain).
 pub(super) fn request_drain(context: &WriteContext, broker: &Uuid) -> Result<bool, StoreError> {
-    let sql = render(INSTANCE, "request_drain", &Placeholders::new());
+    let sql = plain(INSTANCE, "request_drain");
     let mut request = context.connection.prepare_cached(&sql)?;
     Ok(request.execute([Token(broker)])? > 0)
 }
 
 /// Returns whether an operator told the process to drain.
 pub(super) fn is_told_to_drain(connection: &Connection, broker: &Uuid) -> Result<bool, StoreError> {
-    let sql = render(INSTANCE, "is_told_to_drain", &Placeholders::new());
+    let sql = plain(INSTANCE, "is_told_to_drain");
     Ok(connection.prepare_cached(&sql)?.exists([Token(broker)])?)
 }
 
 /// Lists all rows. See [`Browse::brokers`](crate::Browse::brokers).
 pub(super) fn list(connection: &Connection, now: i64) -> Result<BrokerList, StoreError> {
-    let mut read = connection.prepare(&render(INSTANCE, "list", &Placeholders::new()))?;
+    let mut read = connection.prepare(&plain(INSTANCE, "list"))?;
     let brokers = read.query_map([now], |row| {
         Ok(ListedBroker::seen_ago(
             read_instance(row)?,

@@ -15,7 +15,8 @@ use super::row_error::{RowError, change_row};
 use super::statement::{Token, bind, bind_key};
 use super::write_context::WriteContext;
 use crate::adoption::with;
-use crate::template::{Placeholders, render};
+use crate::contract::{due_after, ready_after};
+use crate::template::{Placeholders, plain, render};
 use crate::{
     AppliedBatch, BrokerOrders, Cancelled, CancelledLease, Checkpoints, ItemChange,
     KEEP_OPERATIONS_FOR, NewOperation, Operation, OperationBatch, OperationKind, OperationState,
@@ -27,7 +28,7 @@ const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
 static READ: LazyLock<String> = LazyLock::new(|| section("read"));
 
 fn section(name: &str) -> String {
-    let columns = render(OPERATION, "columns", &Placeholders::new());
+    let columns = plain(OPERATION, "columns");
     let columns = Placeholders::from([("columns", columns)]);
     render(OPERATION, name, &columns)
 }
@@ -176,7 +177,7 @@ pub(super) fn apply(
 ) -> Result<AppliedBatch, StoreError> {
     let queue = context.queue(index)?;
     let (connection, now) = (&context.connection, context.now());
-    let until = now.saturating_add(millis_rounded_up(batch.hold_for));
+    let until = due_after(now, batch.hold_for);
     let mut begin = connection.prepare_cached(&section("begin_batch"))?;
     bind(&mut begin, 1, &[&Token(&batch.id)])?;
     bind(
@@ -205,12 +206,8 @@ pub(super) fn apply(
             checkpoints,
         } => {
             let sql = render_redrive(queue, *keep_attempts, *checkpoints);
-            let (state, due) = if delay.is_zero() {
-                (State::Ready, None)
-            } else {
-                let due = now.saturating_add(millis_rounded_up(*delay));
-                (State::Delayed, Some(due))
-            };
+            let (state, delay) = ready_after(*delay);
+            let due = delay.map(|delay| due_after(now, delay));
             let states = (State::Dead, state);
             change_items(context, queue, &sql, batch, &operation, states, due)?
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::write_context::WriteContext;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 use crate::{NewPause, PauseMode, QueueIndex, QueuePause, StoreError};
 
 const PAUSE: &str = lease_broker_sql::sqlite::PAUSE;
@@ -13,12 +13,8 @@ const PAUSE: &str = lease_broker_sql::sqlite::PAUSE;
 static READ_ONE: LazyLock<String> = LazyLock::new(|| read("read_one"));
 static READ_ALL: LazyLock<String> = LazyLock::new(|| read("read_all"));
 
-fn section(name: &str) -> String {
-    render(PAUSE, name, &Placeholders::new())
-}
-
 fn read(name: &str) -> String {
-    let columns = Placeholders::from([("columns", section("columns"))]);
+    let columns = Placeholders::from([("columns", plain(PAUSE, "columns"))]);
     render(PAUSE, name, &columns)
 }
 
@@ -31,7 +27,7 @@ pub(super) fn pause(
     let (name, now) = (&context.queue(queue)?.spec.name, context.now());
     context
         .connection
-        .prepare_cached(&section("pause"))?
+        .prepare_cached(&plain(PAUSE, "pause"))?
         .execute((
             name,
             now,
@@ -59,7 +55,7 @@ pub(super) fn resume(
     let ended = find(&context.connection, name, now)?;
     context
         .connection
-        .prepare_cached(&section("resume"))?
+        .prepare_cached(&plain(PAUSE, "resume"))?
         .execute([name])?;
     Ok(ended)
 }
@@ -97,7 +93,7 @@ pub(super) fn refuse_items(
 
 /// Returns whether the tables of the brokers exist. A reader does not create them.
 pub(super) fn has_tables(connection: &Connection) -> Result<bool, StoreError> {
-    let mut find = connection.prepare_cached(&section("find_table"))?;
+    let mut find = connection.prepare_cached(&plain(PAUSE, "find_table"))?;
     Ok(find.exists([])?)
 }
 

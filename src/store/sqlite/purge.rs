@@ -18,6 +18,7 @@ use super::row_error::change_row;
 use super::statement::{Token, bind, bind_key};
 use super::undone_by::UndoneBy;
 use super::write_context::WriteContext;
+use crate::contract::due_after;
 use crate::{LatestTime, Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
 
 /// The most old rows of an archive that a step keeps because their deletion is refused. Rows behind more of them wait.
@@ -207,7 +208,7 @@ pub(super) fn take_turn(
 ) -> Result<RetentionTurn, StoreError> {
     let queue = context.queue(queue)?;
     let (name, now) = (&queue.spec.name, context.now());
-    let end_of = |duration| now.saturating_add(millis_rounded_up(duration));
+    let end_of = |duration| due_after(now, duration);
     let (until, latest) = (end_of(duration), end_of(RetentionTurn::LONGEST));
     let take = context
         .connection

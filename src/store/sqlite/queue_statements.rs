@@ -9,12 +9,12 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_sql::LeaseSql;
+use lease_broker_sql::sqlite::EPOCH;
 use lease_broker_value::Value;
 use rusqlite::Connection;
 
 use super::catalogue::Table;
 use super::column_value::read;
-use super::epoch_sql;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
 use super::quote::{quote, quote_all};
@@ -27,7 +27,7 @@ use super::types::ColumnType;
 use super::why_statements::WhyStatements;
 use crate::adoption::{archive_columns, archive_name, with};
 use crate::queue_columns::QueueColumns;
-use crate::template::{Placeholders, render};
+use crate::template::{Placeholders, plain, render};
 use crate::{ItemSize, StoreError};
 
 const TRACE: &str = lease_broker_sql::sqlite::TRACE;
@@ -236,7 +236,7 @@ impl Statements {
         let of_state =
             |state, file, section| state_index::render(spec, state, file, section, placeholders);
         Self {
-            read_fence: epoch_sql::section("read_fence"),
+            read_fence: plain(EPOCH, "read_fence"),
             find_retried_leases: with(
                 "run_number",
                 &run_number(sql, spec, placeholders),

@@ -21,8 +21,8 @@ use super::read_connection::ReadConnection;
 use super::{group_list, inspect, instance, operations, pause, search, why};
 use crate::adoption::Unfit;
 use crate::{
-    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, Inspect, ItemFacts, ItemRecord,
-    ItemSearch, ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
+    BrokerList, Browse, FoundGroups, FoundItems, GroupSearch, ItemFacts, ItemRecord, ItemSearch,
+    ListedItem, Operation, QueueIndex, QueuePause, Stats, StoreError,
 };
 
 /// Reads the leases in an SQLite file. It needs no right to write, and does not wait for a program that writes.
@@ -163,7 +163,7 @@ impl SqliteReader {
 }
 
 #[async_trait]
-impl Inspect for SqliteReader {
+impl Browse for SqliteReader {
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
         self.queues[queue.0].parse_key(text)
     }
@@ -210,10 +210,7 @@ impl Inspect for SqliteReader {
         }
         Ok(facts)
     }
-}
 
-#[async_trait]
-impl Browse for SqliteReader {
     async fn find_items(
         &self,
         queue: QueueIndex,

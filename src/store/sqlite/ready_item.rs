@@ -2,7 +2,6 @@
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, Row};
 
 use super::clock::lease_expiry;
@@ -11,7 +10,7 @@ use super::queue_statements::QueueStatements;
 use super::row_error::RowError;
 use super::soft_lock_value::{attempts, integer, text};
 use super::statement::bind_key;
-use crate::contract::next_fence;
+use crate::contract::{due_after, next_fence};
 use crate::{ClaimCall, ClaimedItem, LeaseExpiry, StoreError};
 
 /// An item before it is leased.
@@ -66,7 +65,7 @@ impl ReadyItem {
             return Self::read_key(queue, row);
         };
         let ready_time = read_ready_time(queue, row)?;
-        let expiry = now.saturating_add(millis_rounded_up(call.duration));
+        let expiry = due_after(now, call.duration);
         let lease = LeaseRef {
             key: queue.read_key(row)?,
             token: call.token,

@@ -3,24 +3,20 @@
 use std::time::Duration;
 
 use lease_broker_model::lease_id::StoredSecret;
-use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::write_context::WriteContext;
 use crate::StoreError;
+use crate::contract::due_after;
 use crate::migrations::new_secret;
 use crate::secrets::{no_number_left, stored_secret};
-use crate::template::{Placeholders, render};
+use crate::template::plain;
 
 const SECRETS: &str = lease_broker_sql::sqlite::SECRETS;
 
-fn section(name: &str) -> String {
-    render(SECRETS, name, &Placeholders::new())
-}
-
 /// Reads all secrets. `now`: milliseconds since 1970.
 pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret>, StoreError> {
-    let mut read = connection.prepare(&section("read"))?;
+    let mut read = connection.prepare(&plain(SECRETS, "read"))?;
     let mut rows = read.query([now])?;
     let mut secrets = Vec::new();
     while let Some(row) = rows.next()? {
@@ -38,11 +34,13 @@ pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret
 /// Adds a secret. See [`Upkeep::rotate_secrets`](crate::Upkeep::rotate_secrets).
 pub(super) fn rotate(context: &WriteContext, accept_old_for: Duration) -> Result<u8, StoreError> {
     let (connection, now) = (&context.connection, context.now());
-    let retire_time = now.saturating_add(millis_rounded_up(accept_old_for));
-    connection.execute(&section("delete_retired"), [now])?;
-    connection.execute(&section("retire"), [retire_time])?;
+    let retire_time = due_after(now, accept_old_for);
+    connection.execute(&plain(SECRETS, "delete_retired"), [now])?;
+    connection.execute(&plain(SECRETS, "retire"), [retire_time])?;
     let number = connection
-        .query_row(&section("add"), (new_secret(), now), |row| row.get(0))
+        .query_row(&plain(SECRETS, "add"), (new_secret(), now), |row| {
+            row.get(0)
+        })
         .optional()?;
     number.ok_or_else(no_number_left)
 }

@@ -15,7 +15,7 @@ use super::statement::bind;
 use super::turn_statements::{GroupStatements, TurnStatements};
 use super::walk::{Found, GroupLimits, Walk, WalkPosition};
 use super::write_context::WriteContext;
-use crate::template::{Placeholders, render};
+use crate::template::plain;
 use crate::turn::{Allowance, StoredLimits, StoredRate, check_policy, max_visits};
 use crate::{
     ClaimCall, Claimed, LimitChange, Limited, QueueIndex, QueueLimitValues, StoreError, TurnCost,
@@ -307,7 +307,7 @@ fn count_leased(
 /// count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not count.
 pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Result<(), StoreError> {
     let Some(sql) = &queue.sql.turn else {
-        let read = render(GROUPS, "read_row", &Placeholders::new());
+        let read = plain(GROUPS, "read_row");
         let row = read_row(connection, &read, &queue.spec)?;
         row.unwrap_or_default().limits.warn_if_unused(&queue.spec);
         return Ok(());
@@ -355,7 +355,7 @@ pub(super) fn set_limits(
     };
     let new = StoredLimits::of_change(change);
     let null = rusqlite::types::Null;
-    let set = render(GROUPS, "set_limits", &Placeholders::new());
+    let set = plain(GROUPS, "set_limits");
     let mut set = context.connection.prepare_cached(&set)?;
     let values: &[&dyn ToSql] = &[
         &queue.spec.name,
@@ -385,7 +385,7 @@ pub(super) fn other_policy(
     if !has_policy {
         return Ok(None);
     }
-    let stored = render(GROUPS, "read_policy", &Placeholders::new());
+    let stored = plain(GROUPS, "read_policy");
     let stored = connection.query_row(&stored, [&queue.name], |row| row.get(0));
     let stored: Option<String> = stored.optional()?.flatten();
     let own = queue.group_policy();

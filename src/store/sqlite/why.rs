@@ -22,7 +22,7 @@ const LOCK_TIME: Duration = Duration::from_secs(1);
 /// The time between two tries to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Collects the facts, except for the lock. See [`Inspect::item_facts`](crate::Inspect::item_facts).
+/// Collects the facts, except for the lock. See [`Browse::item_facts`](crate::Browse::item_facts).
 pub(super) fn item_facts(
     connection: &Connection,
     queue: &QueueStatements,

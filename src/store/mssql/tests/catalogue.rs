@@ -11,10 +11,10 @@ use super::super::partitions::{Partitions, partitioned_indexes};
 use super::super::restrictions::{Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
 use super::super::{index, placeholders};
-use super::spec;
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
 use crate::table::{Filter, Index, IndexColumn};
+use crate::test_queue::spec;
 
 fn column(name: &str, declared: &str) -> Column {
     Column {

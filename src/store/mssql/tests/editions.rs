@@ -10,8 +10,9 @@ use uuid::Uuid;
 use super::super::Settings;
 use super::super::adopt::{apply, plan, unfit};
 use super::super::connection::Connection;
-use super::{spec, test_server};
+use super::test_server;
 use crate::schema::Progress;
+use crate::test_queue::spec;
 
 #[tokio::test]
 async fn backfill_fills_nullable_columns_in_chunks() {

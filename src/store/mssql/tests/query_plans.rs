@@ -25,7 +25,8 @@ use super::super::queue_statements::QueueStatements;
 use super::super::search::SearchParameters;
 use super::super::written_columns::stored_checkpoint;
 use super::super::{Pool, Settings};
-use super::{spec, test_server};
+use super::test_server;
+use crate::test_queue::spec;
 use crate::{
     Cancellation, Checkpoints, Ending, ItemChange, ItemFilter, ItemSearch, OperationBatch,
     SearchPosition, Settlement,

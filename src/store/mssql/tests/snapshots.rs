@@ -41,12 +41,13 @@ use super::super::soft_lock_types::queue_columns;
 use super::super::types::ColumnType;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
-use super::{MINUTE, hint_rules, spec};
+use super::hint_rules;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
 use crate::table::{Filter, Index, IndexColumn};
 use crate::template::Placeholders;
+use crate::test_queue::{MINUTE, spec};
 use crate::{
     Cancellation, Checkpoints, Ending, FollowUp, ItemChange, ItemFilter, ItemSearch, NewItem,
     QueueIndex, SearchPosition, Settlement,

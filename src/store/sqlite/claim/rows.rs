@@ -1,11 +1,10 @@
 //! The rows of a claim: visits those that are ready, and leases those that fit.
 
 use lease_broker_model::key::Key;
-use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::Row;
 
 use super::{Bytes, ClaimStatements};
-use crate::contract::restore_runs;
+use crate::contract::{due_after, restore_runs};
 use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
 use crate::sqlite::error::{ended_lease, unchanged_row};
 use crate::sqlite::ready_item::{Picked, ReadyItem, read_expiry, read_leased, read_run, read_size};
@@ -309,7 +308,7 @@ impl ClaimStatements<'_> {
 
     /// Binds the parameters of `lease_row` that all rows of a call have.
     fn bind_call(&mut self, call: &ClaimCall) -> Result<(), StoreError> {
-        let expiry = self.now.saturating_add(millis_rounded_up(call.duration));
+        let expiry = due_after(self.now, call.duration);
         let null = rusqlite::types::Null;
         let (token, fence) = (Token(&call.token), &self.epoch_fence);
         let values: &[&dyn rusqlite::ToSql] = &[

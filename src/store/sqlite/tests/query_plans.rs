@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
-use lease_broker_model::group::QueueLimits;
-use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
-use lease_broker_model::queue::{
-    KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
-};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{OnComplete, Order, OrderColumn, QueueSpec};
 use rusqlite::Connection;
 
 use super::super::adopt::SqliteSchema;
@@ -17,6 +14,7 @@ use super::super::queue_statements::QueueStatements;
 use super::super::search::statement;
 use crate::schema::Schema as _;
 use crate::template::render;
+use crate::test_queue;
 use crate::{Checkpoints, ItemFilter, ItemSearch};
 
 /// Kinds of tables, and the line of the query plan with which SQLite finds one row by its key.
@@ -46,43 +44,10 @@ const INSERT_ROWS: &str = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n 
 
 pub(super) fn spec(order: Order, filtered_indexes: bool) -> QueueSpec {
     QueueSpec {
-        name: "item".to_owned(),
-        table: "item".to_owned(),
-        key: Vec::new(),
-        columns: None,
         order,
-        lease: LeaseBounds {
-            default: Duration::from_secs(1),
-            min: Duration::from_secs(1),
-            max: Duration::from_secs(1),
-        },
-        retry: RetryPolicy {
-            max_attempts: None,
-            backoff: Backoff {
-                initial: Duration::ZERO,
-                factor: 1.0,
-                max: Duration::ZERO,
-                jitter: 0.0,
-            },
-        },
-        groups: None,
-        limits: QueueLimits::default(),
-        on_complete: OnComplete::Archive("done".to_owned()),
-        soft_lock: SoftLock::default(),
-        writable: Vec::new(),
-        filterable: Vec::new(),
-        max_checkpoint_bytes: None,
-        mirror: Vec::new(),
-        managed_columns: None,
         filtered_indexes,
-        completed_index: false,
-        claim_strategy: lease_broker_model::queue::ClaimStrategy::default(),
-        max_lease_age: None,
-        max_item_bytes: 64 << 20,
-        max_response_bytes: 4 << 20,
-        enqueue_memory: Duration::from_secs(86_400),
-        keep_for: KeepFor::default(),
-        allows_purge: true,
+        on_complete: OnComplete::Archive("done".to_owned()),
+        ..test_queue::spec("item")
     }
 }
 
