@@ -42,7 +42,6 @@ mod instances;
 mod lease_recorder;
 mod lease_tracer;
 mod limits;
-mod locked_rows;
 mod operation_metrics;
 mod operator;
 mod overlap;
@@ -74,8 +73,8 @@ use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_store::{
-    EnqueueOnce, EnqueuedOnce, Leases, NewItem, OutageCause, PoolStatus, QueueIndex, Refusal,
-    Renewal, Renewed, Settled, Settlement, Store, StoreError,
+    EnqueueOnce, EnqueuedOnce, Leases, NewItem, OutageCause, PoolStatus, QueueIndex, Renewal,
+    Renewed, Settled, Settlement, Store, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -176,7 +175,7 @@ struct Queue {
     claims: ClaimDispatcher,
     heartbeats: GroupCommit<Renewal, Renewed>,
     settlements: GroupCommit<Settlement, Settled>,
-    claim_releases: GroupCommit<Uuid, Result<usize, Refusal>>,
+    claim_releases: GroupCommit<Uuid, Result<usize, StoreError>>,
     enqueues: GroupCommit<NewItem, Key>,
     enqueues_once: GroupCommit<Arc<EnqueueOnce>, Result<EnqueuedOnce, StoreError>>,
 }

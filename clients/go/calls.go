@@ -158,6 +158,24 @@ func call[Request proto.Message, Response any](
 	}
 }
 
+// waitAfterLock waits before entries are sent again that a lock has refused this often. It returns a *CallError if the wait does not
+// end before `until`, or the context's error.
+func (c *caller) waitAfterLock(ctx context.Context, rpc string, tries int, until time.Time) error {
+	wait := minBackoff
+	for i := 1; i < tries && wait < maxBackoff; i++ {
+		wait *= 2
+	}
+	wait = jitter(min(wait, maxBackoff))
+	const text = "another transaction has locked the row"
+	failure := &failure{code: codes.Unavailable, reason: "LOCKED", message: text, applied: appliedNo}
+	if !time.Now().Add(wait).Before(until) {
+		return failure.error(rpc)
+	}
+	c.onRetry(retry{rpc, failure, tries, wait})
+	sleep(ctx, wait)
+	return ctx.Err()
+}
+
 // attempt sends a request once.
 func attempt[Request proto.Message, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,

@@ -116,6 +116,18 @@ func (e *ending) setCheckpoint() {
 
 func (e *ending) followUps() int { return len(e.completion.GetFollowUps()) }
 
+// rpc is the name of the call that settles the item.
+func (e *ending) rpc() string {
+	switch {
+	case e.completion != nil:
+		return "Complete"
+	case e.failure != nil:
+		return "Fail"
+	default:
+		return "Release"
+	}
+}
+
 func (e *ending) size() int {
 	switch {
 	case e.completion != nil:

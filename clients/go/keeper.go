@@ -242,11 +242,6 @@ func (k *keeper) beatSoon(beat *beat) {
 	}
 }
 
-// isForNow is true if nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later.
-func isForNow(refusal *pb.Refusal) bool {
-	return refusal.GetField() == "" && refusal.GetReason() == pb.RefusalReason_REFUSAL_REASON_UNSPECIFIED
-}
-
 // noteFailure sends the next heartbeat soon after one that failed.
 func (k *keeper) noteFailure(beat *beat, failure *failure) {
 	k.beatSoon(beat)
@@ -274,7 +269,7 @@ func (k *keeper) note(beat *beat, response *pb.HeartbeatResponse, sentAt time.Ti
 		case result.GetOutcome() == pb.Outcome_OUTCOME_REFUSED:
 			// The lease is held and was not extended.
 			checkpoint, refusal := beat.renewals[i].Checkpoint, result.GetRefusal()
-			if checkpoint == nil || isForNow(refusal) {
+			if checkpoint == nil || isLocked(refusal) {
 				k.beatSoon(beat)
 				continue
 			}

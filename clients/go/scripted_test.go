@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"net"
@@ -384,6 +385,40 @@ func TestRefusedFailureIsSentAgainWithoutTheRefusedField(t *testing.T) {
 		if <-sent; !proto.Equal(<-sent, second) {
 			t.Errorf("a failure without %s differs from %v", field, second)
 		}
+	}
+}
+
+func TestSettlementOfALockedRowIsSentAgainAlone(t *testing.T) {
+	broker := startScripted(t)
+	refusal := &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_LOCKED}
+	locked := &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refusal}
+	var sent []string
+	broker.complete = func(_ context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		text := fmt.Sprintf("%d %s %t", len(request.Completions), request.Completions[0].LeaseId, request.Next != nil)
+		sent = append(sent, text)
+		switch call {
+		case 1:
+			next := &pb.Lease{LeaseId: "lease-2", Item: &pb.Item{Key: "2"}, Attempt: 1, TimeLeft: durationpb.New(broker.timeLeft)}
+			return &pb.CompleteResponse{
+				Results: []*pb.SettleResult{locked}, Next: &pb.ClaimBatchResponse{Leases: []*pb.Lease{next}},
+			}, nil
+		case 2:
+			return &pb.CompleteResponse{Results: []*pb.SettleResult{locked}}, nil
+		default:
+			return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+		}
+	}
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+	events.wait(leasebroker.EventCompleted, 2)
+	if err := worker.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+	expected := []string{"1 lease-1 true", "1 lease-1 false", "1 lease-1 false", "1 lease-2 true"}
+	if !slices.Equal(sent, expected) {
+		t.Errorf("the calls are %q", sent)
+	}
+	if events.counts[leasebroker.EventRefused] != 0 || events.find(leasebroker.EventRetry).Reason != "LOCKED" {
+		t.Errorf("the events are %v", events.counts)
 	}
 }
 

@@ -112,15 +112,28 @@ func (s *settler) settle(ctx context.Context, parts [][]*ending, slots int) int 
 	}
 	var others sync.WaitGroup
 	for _, part := range parts[1:] {
-		others.Go(func() { s.send(ctx, part, 0, s.wayOf(part)) })
+		others.Go(func() { s.settlePart(ctx, part, 0) })
 	}
-	s.send(ctx, parts[0], claimed, s.wayOf(parts[0]))
+	s.settlePart(ctx, parts[0], claimed)
 	others.Wait()
 	return slots - claimed
 }
 
-// send settles endings of one kind, and claims for `slots` slots.
-func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way) {
+// settlePart settles endings of one kind, and claims for `slots` slots. It sends the endings again whose rows are locked.
+func (s *settler) settlePart(ctx context.Context, part []*ending, slots int) {
+	locked := s.send(ctx, part, slots, s.wayOf(part))
+	for tries := 1; len(locked) > 0; tries++ {
+		s.state.update(func() { s.noteRetry(locked) })
+		if err := s.caller.waitAfterLock(ctx, locked[0].rpc(), tries, lastDeadline(s.state, locked)); err != nil {
+			s.state.update(func() { s.noteNoAnswer(locked, err) })
+			return
+		}
+		locked = s.send(ctx, locked, 0, s.wayOf(locked))
+	}
+}
+
+// send sends endings of one kind, and claims for `slots` slots. Returns the endings whose rows are locked.
+func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way) (locked []*ending) {
 	var next *pb.NextClaim
 	if slots > 0 {
 		next = s.nextClaim(slots)
@@ -136,11 +149,9 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 		})
 		if refused.isAboutNext() {
 			// A poller claims for the slots, and takes the error of its own claim.
-			s.send(ctx, group, 0, s.wayOf(group))
-		} else {
-			s.sendAlone(ctx, group, refused, way)
+			return s.send(ctx, group, 0, s.wayOf(group))
 		}
-		return
+		return s.sendAlone(ctx, group, refused, way)
 	}
 	s.state.update(func() {
 		if err != nil {
@@ -149,7 +160,7 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 			}
 			s.noteNoAnswer(group, err)
 		} else {
-			s.note(group, answer)
+			locked = s.note(group, answer)
 		}
 		if answer.message.nextError == nil {
 			s.state.accept(answer.message.next.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
@@ -162,6 +173,7 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 	if refused != nil && refused.refusesCaller() {
 		s.onFatal(refused)
 	}
+	return locked
 }
 
 // claimFailed takes the error of a claim in `next`, as a poller takes that of its own claim. The slots wait for as long as the
@@ -183,19 +195,21 @@ func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
 	time.AfterFunc(wait, func() { s.state.update(func() { s.state.returnSlots(slots) }) })
 }
 
-// sendAlone settles the endings of a refused call one by one, so that only the malformed one fails.
-func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError, way *way) {
+// sendAlone settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are
+// locked.
+func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError, way *way) (locked []*ending) {
 	if refused.Reason == "" {
 		const text = "a settlement is refused on the way to the broker: its items are settled one by one, or failed"
 		s.state.options.logger.Warn(text, "queue", s.state.options.queue, "items", len(group), "error", refused)
 	}
 	if len(group) == 1 {
 		s.state.update(func() { s.refuse(group[0], "", refused.Message) })
-		return
+		return nil
 	}
 	for i := range group {
-		s.send(ctx, group[i:i+1], 0, way.of(group[i:i+1]))
+		locked = append(locked, s.send(ctx, group[i:i+1], 0, way.of(group[i:i+1]))...)
 	}
+	return locked
 }
 
 // wayOf returns the judge of the attempts of a settlement.
@@ -273,13 +287,17 @@ func (s *settler) noteNoAnswer(group []*ending, err error) {
 	}
 }
 
-// note takes the outcome of each ending.
-func (s *settler) note(group []*ending, answer answer[settlement]) {
+// note takes the outcome of each ending. Returns the endings whose rows are locked: they can be sent again as they are.
+func (s *settler) note(group []*ending, answer answer[settlement]) (locked []*ending) {
 	for i, result := range answer.message.results {
 		ending := group[i]
 		event := Event{Item: ending.lease.item}
 		switch result.GetOutcome() {
 		case pb.Outcome_OUTCOME_REFUSED:
+			if isLocked(result.GetRefusal()) {
+				locked = append(locked, ending)
+				continue
+			}
 			s.refuse(ending, result.GetRefusal().GetField(), refusalText(result.GetRefusal()))
 			continue
 		case pb.Outcome_OUTCOME_APPLIED:
@@ -303,6 +321,12 @@ func (s *settler) note(group []*ending, answer answer[settlement]) {
 		s.state.emit(event)
 		s.state.drop(ending.lease)
 	}
+	return locked
+}
+
+// isLocked is true if nothing is wrong with the entry. Another transaction has locked its row, so it can be sent again as it is.
+func isLocked(refusal *pb.Refusal) bool {
+	return refusal.GetReason() == pb.RefusalReason_REFUSAL_REASON_LOCKED
 }
 
 // refuse settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a

@@ -206,10 +206,10 @@ func (m *machine) answer(step vectorStep) {
 		}
 		response := &pb.HeartbeatResponse{}
 		for _, lease := range beat.leases {
-			outcome, detail, field := outcomeOf(step.Outcomes[lease.id])
+			outcome, detail, refusal := outcomeOf(step.Outcomes[lease.id])
 			response.Results = append(response.Results, &pb.HeartbeatResult{
 				Outcome: outcome, TimeLeft: durationpb.New(time.Duration(step.TimeLeftMs) * time.Millisecond),
-				CancelReason: detail, Refusal: &pb.Refusal{Field: field, Message: detail},
+				CancelReason: detail, Refusal: refusal,
 			})
 		}
 		state.update(func() { m.keeper.note(beat, response, sentAt) })
@@ -229,12 +229,15 @@ func (m *machine) answer(step vectorStep) {
 		} else {
 			message := settlement{}
 			for _, ending := range call.group {
-				outcome, detail, field := outcomeOf(step.Outcomes[ending.lease.id])
-				message.results = append(message.results,
-					&pb.SettleResult{Outcome: outcome, Refusal: &pb.Refusal{Field: field, Message: detail}})
+				outcome, _, refusal := outcomeOf(step.Outcomes[ending.lease.id])
+				message.results = append(message.results, &pb.SettleResult{Outcome: outcome, Refusal: refusal})
 			}
-			m.settler.note(call.group, answer[settlement]{message: message, firstSentAt: call.sentAt, attempts: call.attempts})
+			locked := m.settler.note(call.group, answer[settlement]{message: message, firstSentAt: call.sentAt, attempts: call.attempts})
 			state.accept(m.messages(step.Next, step.TimeLeftMs), call.slots, m.now, m.now)
+			if len(locked) > 0 {
+				m.settler.noteRetry(locked)
+				m.send(locked, false)
+			}
 		}
 		if len(m.calls) == 0 {
 			state.settling = false
@@ -243,21 +246,23 @@ func (m *machine) answer(step vectorStep) {
 	})
 }
 
-// outcomeOf reads an outcome, with its reason or the field and the text of its refusal.
-func outcomeOf(text string) (outcome pb.Outcome, detail, field string) {
+// outcomeOf reads an outcome, with its reason or its refusal.
+func outcomeOf(text string) (outcome pb.Outcome, detail string, refusal *pb.Refusal) {
 	name, detail, _ := strings.Cut(text, ": ")
 	switch name {
 	case "applied":
-		return pb.Outcome_OUTCOME_APPLIED, "", ""
+		return pb.Outcome_OUTCOME_APPLIED, "", nil
 	case "lost":
-		return pb.Outcome_OUTCOME_LEASE_LOST, detail, ""
+		return pb.Outcome_OUTCOME_LEASE_LOST, detail, nil
 	case "gone":
-		return pb.Outcome_OUTCOME_GONE, "", ""
+		return pb.Outcome_OUTCOME_GONE, "", nil
 	case "refused":
 		if before, after, found := strings.Cut(detail, ": "); found {
-			return pb.Outcome_OUTCOME_REFUSED, after, before
+			return pb.Outcome_OUTCOME_REFUSED, "", &pb.Refusal{Field: before, Message: after}
 		}
-		return pb.Outcome_OUTCOME_REFUSED, detail, ""
+		return pb.Outcome_OUTCOME_REFUSED, "", &pb.Refusal{Message: detail}
+	case "locked":
+		return pb.Outcome_OUTCOME_REFUSED, "", &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_LOCKED}
 	default:
 		panic("unknown outcome: " + text)
 	}
@@ -303,13 +308,7 @@ func (m *machine) follow() time.Time {
 
 // send sends a settling call. The first call of a group claims for the free slots, unless it releases.
 func (m *machine) send(part []*ending, isFirst bool) {
-	kind := "release"
-	switch {
-	case part[0].completion != nil:
-		kind = "complete"
-	case part[0].failure != nil:
-		kind = "fail"
-	}
+	kind := strings.ToLower(part[0].rpc())
 	var ids []string
 	for _, ending := range part {
 		ids = append(ids, withCheckpoint(ending.lease.id, ending.checkpoint()))

@@ -61,9 +61,9 @@ pub struct ClaimBatchResponse {
     /// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
     #[prost(enumeration = "HeldBack", tag = "3")]
     pub held_back: i32,
-    /// The time to wait before the next claim. An earlier one would get nothing, or the caller has so many waiting claims that this one
-    /// did not wait. Absent: it is not known. A worker may claim again at once, with a wait_timeout. If the answer came before the end of
-    /// its wait_timeout, it pauses for about 100 ms first.
+    /// The time to wait before the next claim. It is set if an earlier claim would get nothing. It is also set if this call did not wait
+    /// because the caller's identity has reached its limit of waiting claims. Absent: the time is not known. A worker may then claim
+    /// again immediately, with a wait_timeout. If the answer came before the end of its wait_timeout, it pauses for about 100 ms first.
     ///
     /// Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
     #[prost(message, optional, tag = "5")]
@@ -240,8 +240,8 @@ pub struct HeartbeatResponse {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeartbeatResult {
     /// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored, or for a row that another
-    /// program has locked. A refused renewal does not extend the lease. If the refusal has a reason or a field, send it again
-    /// without the checkpoint. Otherwise send it again a little later.
+    /// transaction has locked. A refused renewal does not extend the lease. With REFUSAL_REASON_LOCKED, send it again as it is after
+    /// a moment. With another reason, send it again without the checkpoint.
     #[prost(enumeration = "Outcome", tag = "2")]
     pub outcome: i32,
     /// The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
@@ -637,10 +637,8 @@ pub enum Outcome {
     Gone = 3,
     /// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
     /// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
-    /// when it is sent again. Correct it, or report the problem with Fail. Two refusals are different. With
-    /// REFUSAL_REASON_OUT_OF_ORDER the entry can be applied when it is sent again after the earlier items of its run are
-    /// completed. In the results of Heartbeat and CancelLeases, REFUSAL_REASON_UNSPECIFIED without a field can mean that another
-    /// program has locked the row. Send such an entry again a little later.
+    /// when it is sent again. Correct it, or report the problem with Fail. Two reasons are different, because nothing is wrong
+    /// with the entry: REFUSAL_REASON_OUT_OF_ORDER and REFUSAL_REASON_LOCKED say when to send it again as it is.
     Refused = 4,
 }
 impl Outcome {
@@ -692,8 +690,15 @@ pub enum RefusalReason {
     ForeignKey = 7,
     /// A trigger refuses the change.
     Trigger = 8,
-    /// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run).
+    /// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run), and send this entry
+    /// again after them.
     OutOfOrder = 9,
+    /// Another transaction has locked the row, or another row that the change needs. Nothing has changed for the entry, and a lease
+    /// that was held is still held, until it expires. Send the same entry again after a moment: 100 ms at first, then twice as long
+    /// after each further refusal, and at most 5 seconds. Keep the lease by heartbeats until its settlement is applied. They can be
+    /// refused for the same reason. If the lease expires first, the entry gets OUTCOME_LEASE_LOST. The other entries of the call need
+    /// not be sent again. A call in which no entry was applied can instead fail as a whole with STORE_UNAVAILABLE.
+    Locked = 10,
 }
 impl RefusalReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -712,6 +717,7 @@ impl RefusalReason {
             Self::ForeignKey => "REFUSAL_REASON_FOREIGN_KEY",
             Self::Trigger => "REFUSAL_REASON_TRIGGER",
             Self::OutOfOrder => "REFUSAL_REASON_OUT_OF_ORDER",
+            Self::Locked => "REFUSAL_REASON_LOCKED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -727,6 +733,7 @@ impl RefusalReason {
             "REFUSAL_REASON_FOREIGN_KEY" => Some(Self::ForeignKey),
             "REFUSAL_REASON_TRIGGER" => Some(Self::Trigger),
             "REFUSAL_REASON_OUT_OF_ORDER" => Some(Self::OutOfOrder),
+            "REFUSAL_REASON_LOCKED" => Some(Self::Locked),
             _ => None,
         }
     }
@@ -1813,7 +1820,8 @@ pub struct CancelResult {
     pub state: i32,
     /// OUTCOME_APPLIED: this call has ended the lease. Or it names the lease by its fencing token, an earlier call has ended
     /// it, and the item was not claimed since. OUTCOME_LEASE_LOST: the item has no lease, or not this one. OUTCOME_GONE: no
-    /// row has this key. OUTCOME_REFUSED: the key is malformed, or another entry has it.
+    /// row has this key. OUTCOME_REFUSED: the key is malformed, another entry has it, the database refuses the change, or another
+    /// transaction has locked the row (REFUSAL_REASON_LOCKED).
     #[prost(enumeration = "Outcome", tag = "4")]
     pub outcome: i32,
     /// True: an earlier call has cancelled the lease, and this call changed nothing. Only for OUTCOME_APPLIED.

@@ -23,7 +23,6 @@ use super::error::Error;
 use super::group_commit::CallFailure;
 use super::held_back::HeldBack;
 use super::limits::{self, check_checkpoint, check_delay};
-use super::locked_rows;
 use super::operation_metrics::Operation;
 use super::requests::{
     ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease, LeaseRenewal,
@@ -345,7 +344,8 @@ impl Broker {
         let released = counts.iter().flatten().sum();
         match counts.into_iter().find_map(Result::err) {
             None => Ok(released),
-            Some(refusal) => Err(locked_rows::outage(&refusal, released > 0)),
+            Some(error) if released == 0 => Err(error.not_applied().into()),
+            Some(error) => Err(error.into()),
         }
     }
 

@@ -196,8 +196,6 @@ impl QueueCounters {
                 }
                 Settled::Repeated(_) => self.repeated[call as usize].add(1),
                 Settled::Gone => self.gone.add(1),
-                // It is sent again.
-                Settled::Refused(refusal) if refusal.can_pass() => {}
                 Settled::Refused(_) => self.refused[call as usize].add(1),
                 Settled::Lost => self.add_lost(call, 1),
             }

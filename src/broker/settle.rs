@@ -14,7 +14,6 @@ use super::call_context::CallContext;
 use super::error::Error;
 use super::group_commit::{CallFailure, GroupCommit};
 use super::limits::check_delay;
-use super::locked_rows;
 use super::operation_metrics::Operation;
 use super::requests::LeaseCompletion;
 use super::{Broker, Queue};
@@ -26,7 +25,7 @@ impl Broker {
     /// Returns one result per settlement, in request order.
     ///
     /// # Errors
-    /// As [`Self::complete`]. Also [`Error::StoreUnavailable`] if another program has locked the row of one of the leases.
+    /// As [`Self::complete`].
     pub(super) async fn settle(
         &self,
         context: &CallContext,
@@ -46,8 +45,7 @@ impl Broker {
                 self.leases.tracer.prepare(queue.index, settlement);
             }
         }
-        let results = submit_valid(context, settlements, &queue.settlements).await?;
-        locked_rows::unless_locked(results)
+        Ok(submit_valid(context, settlements, &queue.settlements).await?)
     }
 
     /// Checks a completion. Returns its settlement, or the result of a completion that does not reach the store.

@@ -12,8 +12,8 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_store::{
-    Concurrency, Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, QueueIndex, Refusal, Renewal,
-    Renewed, Settled, Settlement, StoreError,
+    Concurrency, Ending, EnqueueOnce, EnqueuedOnce, Leases, NewItem, OutageCause, QueueIndex,
+    Refusal, Renewal, Renewed, Settled, Settlement, StoreError,
 };
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -84,8 +84,9 @@ impl WriteOperations<'_> {
     }
 
     /// Starts the group commit of releases of whole claims. An item is the token of a claim, and its result is the number of released
-    /// leases.
-    pub(super) fn release_claims(&self) -> GroupCommit<Uuid, Result<usize, Refusal>> {
+    /// leases. The response has no result for a single claim. So if another program has locked the row of one of its leases, the result
+    /// is an outage, after which every client sends the call again.
+    pub(super) fn release_claims(&self) -> GroupCommit<Uuid, Result<usize, StoreError>> {
         let (store, queue, wakeups) = self.parts();
         self.spawn(Operation::Settle, None, move |tokens: Arc<[Uuid]>| {
             let (store, wakeups) = (store.clone(), wakeups.clone());
@@ -96,7 +97,8 @@ impl WriteOperations<'_> {
                 }
                 let mut counts: Vec<_> = released.counts.into_iter().map(Ok).collect();
                 for index in released.locked {
-                    counts[index] = Err(Refusal::locked());
+                    let reason = Refusal::locked().to_string();
+                    counts[index] = Err(StoreError::outage(OutageCause::Busy, reason));
                 }
                 Ok(counts)
             }

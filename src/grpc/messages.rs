@@ -436,8 +436,7 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         text,
     } = refusal.problem;
     let reason = match kind {
-        // The API has no reason for a lock: nothing is wrong with the entry.
-        ProblemKind::Other | ProblemKind::Locked => Reason::Unspecified,
+        ProblemKind::Other => Reason::Unspecified,
         ProblemKind::InvalidField => Reason::InvalidField,
         ProblemKind::QueueNotFound => Reason::QueueNotFound,
         ProblemKind::ColumnNotWritable => Reason::ColumnNotWritable,
@@ -447,6 +446,7 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
         ProblemKind::ForeignKey => Reason::ForeignKey,
         ProblemKind::Trigger => Reason::Trigger,
         ProblemKind::OutOfOrder => Reason::OutOfOrder,
+        ProblemKind::Locked => Reason::Locked,
     };
     proto::Refusal {
         reason: reason.into(),

@@ -194,11 +194,6 @@ impl Refusal {
         ))
     }
 
-    /// Returns whether the same change can succeed later, because another program has only locked the row.
-    pub fn can_pass(&self) -> bool {
-        self.problem.kind == ProblemKind::Locked
-    }
-
     /// Returns the refusal of a settlement whose lease belongs to a run in which an earlier item is leased.
     pub fn out_of_order() -> Self {
         Self::of_row(Problem::new(

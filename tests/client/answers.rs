@@ -113,6 +113,50 @@ async fn refused_renewal_is_sent_again_without_its_checkpoint() {
 }
 
 #[tokio::test]
+async fn settlement_of_a_locked_row_is_sent_again_as_it_is() {
+    let locked = || proto::FailResponse {
+        results: vec![proto::SettleResult {
+            refusal: Some(proto::Refusal {
+                reason: proto::RefusalReason::Locked.into(),
+                ..proto::Refusal::default()
+            }),
+            ..settled(Outcome::Refused)
+        }],
+        ..proto::FailResponse::default()
+    };
+    let answers = Answers {
+        claims: [claimed(lease(30))].into(),
+        failures: [locked(), locked()].into(),
+        ..Answers::default()
+    };
+    let fail = async |_: Item, _: Context| Err(Retry::new("no total").into());
+    let (broker, worker, mut events) = start(answers, fail).await;
+    for attempt in 1..=2 {
+        let event = wait_for(&mut events, EventName::Retry).await;
+        assert_eq!(event.reason, "LOCKED");
+        assert_eq!(event.retry.map(|retry| retry.attempt), Some(attempt));
+    }
+    let event = with_timeout(events.recv()).await.expect("the worker runs");
+    let event = match event.name {
+        EventName::Heartbeat => with_timeout(events.recv()).await.expect("it runs"),
+        _ => event,
+    };
+    assert_eq!(event.name, EventName::Failed);
+    worker.stop(Duration::ZERO).await.expect("it stops");
+    let failures: Vec<_> = broker
+        .calls()
+        .into_iter()
+        .filter_map(|call| match call.message {
+            Message::Fail(request) => Some((request.failures, request.next.is_some())),
+            _ => None,
+        })
+        .collect();
+    let claims: Vec<_> = failures.iter().map(|(_, claims)| *claims).collect();
+    assert_eq!(claims, [true, false, false]);
+    assert!(failures.iter().all(|(sent, _)| *sent == failures[0].0));
+}
+
+#[tokio::test]
 async fn refused_failure_is_sent_again_without_its_field() {
     for (field, keeps_delay) in [("checkpoint", true), ("", false)] {
         let refused = proto::SettleResult {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lease_broker_proto::CompleteRequest;
+use lease_broker_proto::{
+    CompleteRequest, HeartbeatResult, NextClaim, Outcome, Refusal, RefusalReason, SettleResult,
+};
 use tonic::{Code, Request};
 
 use crate::harness::mssql::MssqlHarness;
@@ -97,15 +99,14 @@ async fn settlement_blocked_past_its_deadline_can_be_retried() {
     held.assert_completes().await;
 }
 
-/// The worker's library sends the whole call again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn completions_beside_a_locked_row_can_be_sent_again() {
+async fn locked_row_refuses_its_own_entries_for_now() {
     let Some((_harness, program)) = start().await else {
         return;
     };
     let service = Service::start(&program.connection_string).await;
     let client = service.client().await;
-    let items = || vec![item("a"), item("b"), item("c")];
+    let items = || vec![item("a"), item("b"), item("c"), item("d")];
     let keys = retry_while_unavailable(|| client.try_enqueue(items())).await;
     let leases = retry_while_unavailable(|| client.try_claim(client.claim_request(3))).await;
     let holder = program.another().await;
@@ -114,21 +115,43 @@ async fn completions_beside_a_locked_row_can_be_sent_again() {
         keys[0]
     );
     holder.run(&hold).await;
-    let completions = || {
-        let leases = leases.iter();
-        leases
-            .map(|lease| completion(&lease.lease_id, &[]))
-            .collect()
+    let expected = [Outcome::Refused, Outcome::Applied, Outcome::Applied];
+    let assert_locked = |refusal: Option<&Refusal>| {
+        let refusal = refusal.expect("a refused entry has a refusal");
+        assert_eq!(refusal.reason(), RefusalReason::Locked, "{refusal:?}");
+        assert_eq!(refusal.field, "");
     };
-    let status = with_timeout(client.try_complete(completions())).await;
-    let status = status.expect_err("the row is held");
-    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+
+    let ids: Vec<&str> = leases.iter().map(|lease| &*lease.lease_id).collect();
+    let extended = with_timeout(client.try_heartbeat(&ids, None)).await;
+    let extended = extended.expect("two are extended");
+    let outcomes: Vec<_> = extended.iter().map(HeartbeatResult::outcome).collect();
+    assert_eq!(outcomes, expected, "{extended:?}");
+    assert_locked(extended[0].refusal.as_ref());
+
+    let request = CompleteRequest {
+        queue: "work".to_owned(),
+        completions: ids.iter().map(|id| completion(id, &[])).collect(),
+        next: Some(NextClaim {
+            worker_id: "worker".to_owned(),
+            max_items: 1,
+            ..NextClaim::default()
+        }),
+    };
+    let completed = with_timeout(client.rpc.clone().complete(request)).await;
+    let response = completed.expect("two are applied").into_inner();
+    let outcomes: Vec<_> = response.results.iter().map(SettleResult::outcome).collect();
+    assert_eq!(outcomes, expected, "{response:?}");
+    assert_locked(response.results[0].refusal.as_ref());
+    let next = response.next.expect("the claim is answered");
+    assert_eq!(next.leases.len(), 1, "{next:?}");
     let completed = "SELECT COUNT(*) FROM work WHERE lease_state = 3";
     assert_eq!(program.number(completed).await, 2);
+
     holder.run("ROLLBACK TRANSACTION").await;
-    let again = retry_while_unavailable(|| client.try_complete(completions())).await;
-    let is_repeated: Vec<bool> = again.iter().map(|result| result.already_applied).collect();
-    assert_eq!(is_repeated, [false, true, true], "{again:?}");
-    assert!(again.iter().all(|result| result.outcome == 1), "{again:?}");
+    let again = || client.try_complete(vec![completion(ids[0], &[])]);
+    let again = retry_while_unavailable(again).await;
+    assert_eq!(again[0].outcome(), Outcome::Applied, "{again:?}");
+    assert!(!again[0].already_applied);
     service.stop().await;
 }

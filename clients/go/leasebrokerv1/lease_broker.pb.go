@@ -17,7 +17,8 @@
 // Errors
 //
 // An entry of a call fails alone. Its result has an outcome: OUTCOME_LEASE_LOST if the lease is not held any more, and
-// OUTCOME_REFUSED if the entry cannot be applied as it was sent. The other entries of the call are processed.
+// OUTCOME_REFUSED if the entry cannot be applied as it was sent, or not at this moment (REFUSAL_REASON_LOCKED). The other
+// entries of the call are processed.
 //
 // Errors of a whole call carry a google.rpc.ErrorInfo with the domain "leasebroker", one of the reasons below, and in its
 // metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
@@ -36,7 +37,9 @@
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
-//                                              RetryInfo). The metadata has budget, the setting that is used up, if any
+//                                              RetryInfo). The metadata has the limit that is used up: budget, a setting
+//                                              of the section `budgets`, or limit, which is `database` (calls arrive faster
+//                                              than the database serves them) or `unknown_tokens`
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
 //   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The
@@ -230,10 +233,8 @@ const (
 	Outcome_OUTCOME_GONE Outcome = 3
 	// The service or the database cannot apply this entry as it was sent. The call changed nothing for it, and a lease
 	// that was held is still held, until it expires. The result's refusal has the reason. The same entry has the same outcome
-	// when it is sent again. Correct it, or report the problem with Fail. Two refusals are different. With
-	// REFUSAL_REASON_OUT_OF_ORDER the entry can be applied when it is sent again after the earlier items of its run are
-	// completed. In the results of Heartbeat and CancelLeases, REFUSAL_REASON_UNSPECIFIED without a field can mean that another
-	// program has locked the row. Send such an entry again a little later.
+	// when it is sent again. Correct it, or report the problem with Fail. Two reasons are different, because nothing is wrong
+	// with the entry: REFUSAL_REASON_OUT_OF_ORDER and REFUSAL_REASON_LOCKED say when to send it again as it is.
 	Outcome_OUTCOME_REFUSED Outcome = 4
 )
 
@@ -305,23 +306,31 @@ const (
 	RefusalReason_REFUSAL_REASON_FOREIGN_KEY RefusalReason = 7
 	// A trigger refuses the change.
 	RefusalReason_REFUSAL_REASON_TRIGGER RefusalReason = 8
-	// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run).
+	// An earlier item of the run is still leased. Complete the items of a run in their order (Lease.run), and send this entry
+	// again after them.
 	RefusalReason_REFUSAL_REASON_OUT_OF_ORDER RefusalReason = 9
+	// Another transaction has locked the row, or another row that the change needs. Nothing has changed for the entry, and a lease
+	// that was held is still held, until it expires. Send the same entry again after a moment: 100 ms at first, then twice as long
+	// after each further refusal, and at most 5 seconds. Keep the lease by heartbeats until its settlement is applied. They can be
+	// refused for the same reason. If the lease expires first, the entry gets OUTCOME_LEASE_LOST. The other entries of the call need
+	// not be sent again. A call in which no entry was applied can instead fail as a whole with STORE_UNAVAILABLE.
+	RefusalReason_REFUSAL_REASON_LOCKED RefusalReason = 10
 )
 
 // Enum value maps for RefusalReason.
 var (
 	RefusalReason_name = map[int32]string{
-		0: "REFUSAL_REASON_UNSPECIFIED",
-		1: "REFUSAL_REASON_INVALID_FIELD",
-		2: "REFUSAL_REASON_QUEUE_NOT_FOUND",
-		3: "REFUSAL_REASON_COLUMN_NOT_WRITABLE",
-		4: "REFUSAL_REASON_VALUE_UNFIT",
-		5: "REFUSAL_REASON_ALREADY_EXISTS",
-		6: "REFUSAL_REASON_CHECK",
-		7: "REFUSAL_REASON_FOREIGN_KEY",
-		8: "REFUSAL_REASON_TRIGGER",
-		9: "REFUSAL_REASON_OUT_OF_ORDER",
+		0:  "REFUSAL_REASON_UNSPECIFIED",
+		1:  "REFUSAL_REASON_INVALID_FIELD",
+		2:  "REFUSAL_REASON_QUEUE_NOT_FOUND",
+		3:  "REFUSAL_REASON_COLUMN_NOT_WRITABLE",
+		4:  "REFUSAL_REASON_VALUE_UNFIT",
+		5:  "REFUSAL_REASON_ALREADY_EXISTS",
+		6:  "REFUSAL_REASON_CHECK",
+		7:  "REFUSAL_REASON_FOREIGN_KEY",
+		8:  "REFUSAL_REASON_TRIGGER",
+		9:  "REFUSAL_REASON_OUT_OF_ORDER",
+		10: "REFUSAL_REASON_LOCKED",
 	}
 	RefusalReason_value = map[string]int32{
 		"REFUSAL_REASON_UNSPECIFIED":         0,
@@ -334,6 +343,7 @@ var (
 		"REFUSAL_REASON_FOREIGN_KEY":         7,
 		"REFUSAL_REASON_TRIGGER":             8,
 		"REFUSAL_REASON_OUT_OF_ORDER":        9,
+		"REFUSAL_REASON_LOCKED":              10,
 	}
 )
 
@@ -575,9 +585,9 @@ type ClaimBatchResponse struct {
 	TooLarge []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
 	HeldBack HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
-	// The time to wait before the next claim. An earlier one would get nothing, or the caller has so many waiting claims that this one
-	// did not wait. Absent: it is not known. A worker may claim again at once, with a wait_timeout. If the answer came before the end of
-	// its wait_timeout, it pauses for about 100 ms first.
+	// The time to wait before the next claim. It is set if an earlier claim would get nothing. It is also set if this call did not wait
+	// because the caller's identity has reached its limit of waiting claims. Absent: the time is not known. A worker may then claim
+	// again immediately, with a wait_timeout. If the answer came before the end of its wait_timeout, it pauses for about 100 ms first.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"` // Number 4 is kept for the time at which the next item becomes ready, 8 and 9 for the columns of all leases in lists by column.
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1339,8 +1349,8 @@ func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
 type HeartbeatResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// OUTCOME_APPLIED, OUTCOME_LEASE_LOST, or OUTCOME_REFUSED for a checkpoint that cannot be stored, or for a row that another
-	// program has locked. A refused renewal does not extend the lease. If the refusal has a reason or a field, send it again
-	// without the checkpoint. Otherwise send it again a little later.
+	// transaction has locked. A refused renewal does not extend the lease. With REFUSAL_REASON_LOCKED, send it again as it is after
+	// a moment. With another reason, send it again without the checkpoint.
 	Outcome Outcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=leasebroker.v1.Outcome" json:"outcome,omitempty"`
 	// The time at which the lease now expires, by the database's clock. Only for OUTCOME_APPLIED.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -2977,7 +2987,7 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x16\n" +
 	"\x12OUTCOME_LEASE_LOST\x10\x02\x12\x10\n" +
 	"\fOUTCOME_GONE\x10\x03\x12\x13\n" +
-	"\x0fOUTCOME_REFUSED\x10\x04*\xd7\x02\n" +
+	"\x0fOUTCOME_REFUSED\x10\x04*\xf2\x02\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cREFUSAL_REASON_INVALID_FIELD\x10\x01\x12\"\n" +
@@ -2988,7 +2998,9 @@ const file_leasebroker_v1_lease_broker_proto_rawDesc = "" +
 	"\x14REFUSAL_REASON_CHECK\x10\x06\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_FOREIGN_KEY\x10\a\x12\x1a\n" +
 	"\x16REFUSAL_REASON_TRIGGER\x10\b\x12\x1f\n" +
-	"\x1bREFUSAL_REASON_OUT_OF_ORDER\x10\t*\x9b\x01\n" +
+	"\x1bREFUSAL_REASON_OUT_OF_ORDER\x10\t\x12\x19\n" +
+	"\x15REFUSAL_REASON_LOCKED\x10\n" +
+	"*\x9b\x01\n" +
 	"\tItemState\x12\x1a\n" +
 	"\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ITEM_STATE_READY\x10\x01\x12\x15\n" +

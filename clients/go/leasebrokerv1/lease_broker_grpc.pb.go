@@ -17,7 +17,8 @@
 // Errors
 //
 // An entry of a call fails alone. Its result has an outcome: OUTCOME_LEASE_LOST if the lease is not held any more, and
-// OUTCOME_REFUSED if the entry cannot be applied as it was sent. The other entries of the call are processed.
+// OUTCOME_REFUSED if the entry cannot be applied as it was sent, or not at this moment (REFUSAL_REASON_LOCKED). The other
+// entries of the call are processed.
 //
 // Errors of a whole call carry a google.rpc.ErrorInfo with the domain "leasebroker", one of the reasons below, and in its
 // metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
@@ -36,7 +37,9 @@
 //   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
-//                                              RetryInfo). The metadata has budget, the setting that is used up, if any
+//                                              RetryInfo). The metadata has the limit that is used up: budget, a setting
+//                                              of the section `budgets`, or limit, which is `database` (calls arrive faster
+//                                              than the database serves them) or `unknown_tokens`
 //   UNAUTHENTICATED      CREDENTIALS_MISSING   the call has no credentials
 //   UNAUTHENTICATED      CREDENTIALS_INVALID   the credentials are not valid, for any cause
 //   PERMISSION_DENIED    ROLE_MISSING          the caller has no role for the rpc on the queue, which may not exist. The

@@ -185,6 +185,18 @@ export class Caller {
     this.onRetry({ rpc: "ClaimBatch", code: status[failure.code], reason, error: message, attempt: 1, wait });
     return wait;
   }
+
+  /**
+   * Waits before entries are sent again that a lock has refused `tries` times. Throws a `LeaseBrokerError` if the wait does not end
+   * before `until`.
+   */
+  async waitAfterLock(rpc: string, tries: number, until: number): Promise<void> {
+    const wait = jitter(Math.min(MIN_WAIT * 2 ** (tries - 1), MAX_WAIT));
+    const [code, reason, error] = ["UNAVAILABLE", "LOCKED", "another transaction has locked the row"];
+    if (now() + wait >= until) throw new LeaseBrokerError(rpc, code, reason, error, null, "no", true);
+    this.onRetry({ rpc, code, reason, error, attempt: tries, wait });
+    await pause(wait);
+  }
 }
 
 /** Lets the next call use another broker, if this one does not work. */
@@ -244,7 +256,12 @@ async function within<T>(limit: number, promise: Promise<T>, problem: string, si
 }
 
 function waitOf({ pushback }: Failure, backoff: number): number {
-  return pushback !== null && pushback >= 0 ? pushback : backoff * (0.5 + Math.random() / 2);
+  return pushback !== null && pushback >= 0 ? pushback : jitter(backoff);
+}
+
+/** Keeps many workers from sending at the same time. */
+function jitter(backoff: number): number {
+  return backoff * (0.5 + Math.random() / 2);
 }
 
 function isServiceError(error: unknown): error is ServiceError {

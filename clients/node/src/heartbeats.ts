@@ -11,7 +11,7 @@ import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
 import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL } from "./options.js";
 import { type Broker, rpcs, Transport } from "./transport.js";
-import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, type Refusal, RefusalReason, RenewalSchema } from "./v1.js";
+import { HeartbeatRequestSchema, type HeartbeatResponse, Outcome, RefusalReason, RenewalSchema } from "./v1.js";
 
 /** The shortest time between two heartbeats, in milliseconds. */
 const MIN_PERIOD = 250;
@@ -260,7 +260,7 @@ export class Heartbeats {
       if (result === undefined) continue;
       const { id } = lease;
       const checkpoint = checkpoints[index];
-      if (result.outcome === Outcome.REFUSED && (checkpoint === undefined || isForNow(result.refusal))) {
+      if (result.outcome === Outcome.REFUSED && (checkpoint === undefined || result.refusal?.reason === RefusalReason.LOCKED)) {
         // The lease is still held, and its checkpoint is sent again.
         this.#schedule(now() + period / 4);
         continue;
@@ -304,11 +304,6 @@ export class Heartbeats {
     this.report({ type: "failed", failure: { code, reason, message } });
     if (code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
   }
-}
-
-/** Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later. */
-function isForNow(refusal: Refusal | undefined): boolean {
-  return refusal === undefined || (refusal.field === "" && refusal.reason === RefusalReason.UNSPECIFIED);
 }
 
 /** Returns the parts of a text that are separated by spaces. */

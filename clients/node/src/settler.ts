@@ -23,6 +23,7 @@ import {
   type NextClaim,
   NextClaimSchema,
   Outcome,
+  RefusalReason,
   ReleaseRequestSchema,
   type SettleResult,
 } from "./v1.js";
@@ -85,7 +86,7 @@ export class Settler {
       // A release has no `next`.
       const nextSlots = kind === "release" ? 0 : slots;
       slots -= nextSlots;
-      calls.push(this.#send(kind, part, nextSlots));
+      calls.push(this.#settle(kind, part, nextSlots));
     }
     state.freeSlots += slots;
     await Promise.all(calls);
@@ -93,41 +94,65 @@ export class Settler {
     state.changed();
   }
 
-  /** Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. */
-  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number, partOf?: Way): Promise<void> {
+  /** Settles the endings of one kind. Claims items for `slots` slots. Sends the endings again whose rows are locked. */
+  async #settle<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number): Promise<void> {
+    let locked = await this.#send(kind, group, slots);
+    for (let tries = 1; locked.length > 0; tries++) {
+      this.state.resend(locked);
+      try {
+        await this.caller.waitAfterLock(rpcs[kind].name, tries, this.#untilOf(locked));
+      } catch (error) {
+        this.#endUnknown(locked, error);
+        return;
+      }
+      locked = await this.#send(kind, locked, 0);
+    }
+  }
+
+  /** Returns the time until which the endings are sent. */
+  #untilOf(group: readonly Ending[]): number {
+    const { state } = this;
+    const lastDeadline = () => Math.max(...group.map(({ lease }) => lease.deadline));
+    // If the event loop was blocked, heartbeats have succeeded meanwhile.
+    if (now() >= lastDeadline()) state.parts.keeper.drain();
+    return Math.min(lastDeadline(), state.settleUntil);
+  }
+
+  /**
+   * Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. Returns the endings whose rows
+   * are locked.
+   */
+  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number, partOf?: Way): Promise<EndingOf<K>[]> {
     const { state } = this;
     const leases = group.map((ending) => ending.lease);
     const next = slots > 0 ? this.#nextClaim(slots) : null;
     const { keeper } = state.parts;
     const [first] = leases;
     const way = partOf !== undefined && first !== undefined ? partOf.of(first) : new Way(leases, keeper);
-    const lastDeadline = () => Math.max(...leases.map((lease) => lease.deadline));
     const options: CallOptions = {
       // An attempt whose response is lost leaves time for another one.
       attemptTimeout: Math.min(ATTEMPT_TIMEOUT, ...leases.map((lease) => lease.duration / 2)),
-      until: () => {
-        // If the event loop was blocked, heartbeats have succeeded meanwhile.
-        if (now() >= lastDeadline()) keeper.drain();
-        return Math.min(lastDeadline(), state.settleUntil);
-      },
+      until: () => this.#untilOf(group),
       beforeRetry: () => {
         state.resend(group);
       },
       givesUp: way.note,
     };
     let nextLeases: Lease[] = [];
+    let locked: EndingOf<K>[];
     let sentAt = now();
     try {
       const answer = await this.#call(kind, group, next, options);
       sentAt = answer.sentAt;
       checkCount(rpcs[kind].name, answer.message.results, group);
-      this.#readResults(group, answer);
+      locked = this.#readResults(group, answer);
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
       if (next !== null && !hasChangedNothing(error)) this.#abandon(next);
-      await this.#readError(kind, group, error, way);
+      locked = await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
+    return locked;
   }
 
   /** Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own. */
@@ -187,8 +212,10 @@ export class Settler {
     }
   }
 
-  #readResults(group: readonly Ending[], answer: Answer<Settled>): void {
+  /** Notes the outcome of each ending. Returns the endings whose rows are locked: they can be sent again as they are. */
+  #readResults<E extends Ending>(group: readonly E[], answer: Answer<Settled>): E[] {
     const { state } = this;
+    const locked: E[] = [];
     for (const [index, ending] of group.entries()) {
       const { lease, kind } = ending;
       const result = answer.message.results[index];
@@ -197,7 +224,8 @@ export class Settler {
           this.#end(ending, EVENTS[kind]);
           break;
         case Outcome.REFUSED:
-          state.settleInstead(ending, result.refusal ?? { field: "", message: "" });
+          if (result.refusal?.reason === RefusalReason.LOCKED) locked.push(ending);
+          else state.settleInstead(ending, result.refusal ?? { field: "", message: "" });
           break;
         case Outcome.GONE:
           // The row does not exist. An earlier attempt of this call has removed it, if the lease was valid then.
@@ -207,14 +235,15 @@ export class Settler {
           this.#end(ending, "lost");
       }
     }
+    return locked;
   }
 
-  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<void> {
+  /** Acts on the error of a call. Returns the endings whose rows are locked, if it has sent some again. */
+  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<EndingOf<K>[]> {
     const { state } = this;
     if (error instanceof LeaseBrokerError && isRefusal(error) && error.field?.startsWith("next")) {
       // The claim is refused and not the endings. The poller's next claim meets the error itself.
-      await this.#send(kind, group, 0);
-      return;
+      return this.#send(kind, group, 0);
     }
     if (error instanceof LeaseBrokerError && (way.refuses || isRefusal(error))) {
       const [only] = group;
@@ -223,14 +252,21 @@ export class Settler {
         state.options.logger.warn(`${text}: ${group.length} items are settled one by one, or fail`, error);
       }
       // One ending of the group is refused, and the broker has applied none of them.
-      if (group.length > 1) for (const ending of group) await this.#send(kind, [ending], 0, way);
+      const locked: EndingOf<K>[] = [];
+      if (group.length > 1) for (const ending of group) locked.push(...(await this.#send(kind, [ending], 0, way)));
       else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
-      return;
+      return locked;
     }
+    this.#endUnknown(group, error);
+    if (!(error instanceof LeaseBrokerError) || isFatal(error)) this.onFatal(error);
+    return [];
+  }
+
+  /** Gives up endings that will get no answer. */
+  #endUnknown(group: readonly Ending[], error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
     for (const ending of group) this.#end(ending, "unknown", text);
-    state.options.logger.warn(`${group.length} items may not be settled`, error);
-    if (!(error instanceof LeaseBrokerError) || isFatal(error)) this.onFatal(error);
+    this.state.options.logger.warn(`${group.length} items may not be settled`, error);
   }
 
   #end(ending: Ending, name: EventName, error?: string): void {

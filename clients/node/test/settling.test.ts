@@ -14,6 +14,7 @@ import {
   HeldBack,
   type HeartbeatRequest,
   Outcome,
+  RefusalReason,
   type ReleaseClaimsRequest,
 } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
@@ -114,6 +115,23 @@ test("a refused group is settled one by one", async (t) => {
   assert.deepEqual(failures.map((group) => group.map((failure) => failure.leaseId)), [["a", "b"], ["a"], ["b"], ["b"]]);
   assert.equal(failures[3]?.[0]?.retryDelay, undefined);
   assert.equal(journal.count("refused"), 1);
+});
+
+test("the settlement of a locked row is sent again alone", async (t) => {
+  const applied = { outcome: Outcome.APPLIED };
+  const locked = { outcome: Outcome.REFUSED, refusal: { reason: RefusalReason.LOCKED, message: "locked" } };
+  const partly = { message: { results: [locked, applied], next: { leases: [lease("c")] } } };
+  const script = { complete: [partly, { message: { results: [locked] } }, results(Outcome.APPLIED)] };
+  const both = together(2);
+  const handler: Handler = (item) => (item.key === "c" ? undefined : both());
+  const { server, journal } = await settle(t, [lease("a"), lease("b")], script, handler, (journal) =>
+    journal.waitFor("completed", 3),
+  );
+  const sent = server.of("Complete").map(({ request }) => request as CompleteRequest);
+  assert.deepEqual(sent.map(({ completions }) => completions.map(({ leaseId }) => leaseId)), [["a", "b"], ["a"], ["a"], ["c"]]);
+  assert.deepEqual(sent.map(({ next }) => next !== undefined), [true, false, false, true]);
+  assert.deepEqual(journal.of("retry").map(({ reason, attempt }) => [reason, attempt]), [["LOCKED", 1], ["LOCKED", 2]]);
+  assert.equal(journal.count("refused"), 0);
 });
 
 test("a group whose next claim is refused is sent again without it", async (t) => {

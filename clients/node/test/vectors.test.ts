@@ -31,6 +31,7 @@ import {
   HeartbeatResponseSchema,
   LeaseSchema,
   Outcome,
+  RefusalReason,
   ReleaseResponseSchema,
 } from "../src/v1.js";
 import { Watchdog } from "../src/watchdog.js";
@@ -81,6 +82,7 @@ const OUTCOMES: Record<string, Outcome> = {
   lost: Outcome.LEASE_LOST,
   gone: Outcome.GONE,
   refused: Outcome.REFUSED,
+  locked: Outcome.REFUSED,
 };
 const LEFT_OUT = new Set<EventName>(["retry", "connected", "disconnected", "stopping", "stopped"]);
 
@@ -129,7 +131,7 @@ class Machine {
       close: () => Promise.resolve(),
     });
     this.state.parts = { keeper, start: this.#start, watch, look };
-    const caller = { call: this.#call } as unknown as Caller;
+    const caller = { call: this.#call, waitAfterLock: () => Promise.resolve() } as unknown as Caller;
     const abandoned = new AbandonedClaims(options, { call: () => new Promise(() => undefined) } as unknown as Caller);
     const onFatal = (error: unknown) => assert.fail(String(error));
     this.poller = new Poller(this.state, caller, abandoned, new CallHealth(), onFatal);
@@ -254,7 +256,11 @@ class Machine {
     const results = call.ids.map((id) => {
       const [outcome, text = ""] = split(outcomes[id] ?? "");
       const [field, message] = split(text);
-      const refusal = outcome === "refused" ? { refusal: message === undefined ? { message: text } : { field, message } } : {};
+      const refusals: Record<string, object> = {
+        refused: { refusal: message === undefined ? { message: text } : { field, message } },
+        locked: { refusal: { reason: RefusalReason.LOCKED } },
+      };
+      const refusal = refusals[outcome] ?? {};
       return { outcome: OUTCOMES[outcome] ?? Outcome.UNSPECIFIED, ...refusal, cancelReason: outcome === "lost" ? text : "", applied: outcome === "applied" };
     });
     if (to === "heartbeat") {

@@ -27,6 +27,7 @@ SHORT_LEASE = 6
 """The seconds of a lease that a test outlives. Its heartbeats can be late by more than 3 s, as on a busy machine."""
 APPLIED, REFUSED = v1.OUTCOME_APPLIED, v1.OUTCOME_REFUSED
 TOO_LARGE = v1.Refusal(reason=v1.REFUSAL_REASON_INVALID_FIELD, field="checkpoint", message="it is too large")
+LOCKED = v1.Refusal(reason=v1.REFUSAL_REASON_LOCKED, message="locked")
 
 
 @pytest.fixture
@@ -155,6 +156,33 @@ def test_refused_failure_is_sent_again_without_the_refused_field(
     assert (first.checkpoint, first.retry_delay.seconds) == (b"half", 7)
     assert (second.checkpoint, second.retry_delay.seconds) == (checkpoint, delay)
     assert second.error_message == "Retry: again"
+
+
+def test_settlement_of_a_locked_row_is_sent_again_alone(server: ScriptedServer) -> None:
+    locked = v1.SettleResult(outcome=REFUSED, refusal=LOCKED)
+    partly = v1.CompleteResponse(results=[locked, v1.SettleResult(outcome=APPLIED)])
+    partly.next.leases.append(lease("3"))
+    server.answer("ClaimBatch", *claims(lease("1"), lease("2")))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", ok(partly), ok(v1.CompleteResponse(results=[locked])), complete)
+    events = work(server, lambda items: None, lambda events: names(events).count("completed") == 3, batch=2)
+    sent = [[c.lease_id[-1] for c in request.completions] for request in server.requests["Complete"]]
+    assert sent == [["1", "2"], ["1"], ["1"], ["3"]]
+    claimed = [request.HasField("next") for request in server.requests["Complete"]]
+    assert claimed == [True, False, False, True]
+    retries = [(event.details["reason"], event.details["attempt"]) for event in events if event.name == "retry"]
+    assert retries == [("LOCKED", 1), ("LOCKED", 2)]
+    assert "refused" not in names(events)
+
+
+def test_lock_that_outlasts_the_lease_leaves_the_item_unknown(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1", 2)))
+    server.answer("Heartbeat", ok(v1.HeartbeatResponse(results=[v1.HeartbeatResult(outcome=REFUSED, refusal=LOCKED)])))
+    server.answer("Complete", ok(v1.CompleteResponse(results=[v1.SettleResult(outcome=REFUSED, refusal=LOCKED)])))
+    events = work(server, lambda item: None, lambda events: "unknown" in names(events))
+    [error] = [event.details["error"] for event in events if event.name == "unknown"]
+    assert "another transaction has locked the row" in error
+    assert "lost" not in names(events)
 
 
 def test_wrong_count_of_results_leaves_the_items_unknown(server: ScriptedServer) -> None:

@@ -30,6 +30,7 @@ OUTCOMES = {
     "lost": v1.OUTCOME_LEASE_LOST,
     "gone": v1.OUTCOME_GONE,
     "refused": v1.OUTCOME_REFUSED,
+    "locked": v1.OUTCOME_REFUSED,
 }
 IN_VECTORS = {
     *("claimed", "started", "completed", "failed", "released", "lost", "refused", "unknown"),
@@ -168,13 +169,7 @@ class Machine:
         self.keeper.send()
         if not self.settlements:
             for call in self.settler.take():
-                entries = [*self.entries(call)]
-                text = f"send {call.rpc.lower()} {ids((e.lease_id, getattr(e, 'checkpoint', b'')) for e in entries)}"
-                if call.slots:
-                    text += f", claim {call.request.next.max_items}"
-                self.actions.append(text)
-                self.settlements.append(call)
-                self.sent_at[id(call)] = (self.time, 1)
+                self.send(call)
             if not self.settlements:
                 self.settler.finish()
         if self.state.may_claim and not self.claimed_slots:
@@ -182,6 +177,15 @@ class Machine:
             if self.claimed_slots:
                 self.actions.append(f"claim {self.claimed_slots * self.options.slot_size}")
         return wake
+
+    def send(self, call: Settlement) -> None:
+        entries = self.entries(call)
+        text = f"send {call.rpc.lower()} {ids((e.lease_id, getattr(e, 'checkpoint', b'')) for e in entries)}"
+        if call.slots:
+            text += f", claim {call.request.next.max_items}"
+        self.actions.append(text)
+        self.settlements.append(call)
+        self.sent_at[id(call)] = (self.time, 1)
 
     @staticmethod
     def entries(call: Settlement) -> Any:
@@ -228,8 +232,8 @@ class Machine:
                 result = answer.results.add(outcome=OUTCOMES[outcome])
                 if outcome == "applied":
                     result.time_left.CopyFrom(duration(step["time_left_ms"] / 1000))
-                elif outcome == "refused":
-                    result.refusal.CopyFrom(refusal(text))
+                elif outcome in ("refused", "locked"):
+                    result.refusal.CopyFrom(refusal(outcome, text))
                 else:
                     result.cancel_reason = text
             heartbeat.answer(answer)
@@ -239,12 +243,15 @@ class Machine:
         for entry in self.entries(call):
             outcome, _, text = step["outcomes"][entry.lease_id].partition(": ")
             result = message.results.add(outcome=OUTCOMES[outcome])
-            if outcome == "refused":
-                result.refusal.CopyFrom(refusal(text))
+            if outcome in ("refused", "locked"):
+                result.refusal.CopyFrom(refusal(outcome, text))
         if "next" in step:
             message.next.leases.extend(leases(step["next"], step["time_left_ms"]))
         sent_at, attempts = self.sent_at.pop(id(call))
-        self.settler.note_answer(call, Answer(message, self.time, attempts, sent_at))
+        rest = self.settler.note_answer(call, Answer(message, self.time, attempts, sent_at))
+        if rest is not None:
+            self.settler.note_resent(rest)
+            self.send(rest)
         if not self.settlements:
             self.settler.finish()
 
@@ -290,7 +297,9 @@ def leases(names: list[str], time_left_ms: int) -> list[v1.Lease]:
     ]
 
 
-def refusal(text: str) -> v1.Refusal:
+def refusal(outcome: str, text: str) -> v1.Refusal:
+    if outcome == "locked":
+        return v1.Refusal(reason=v1.REFUSAL_REASON_LOCKED)
     field, _, message = text.partition(": ")
     return v1.Refusal(field=field, message=message) if message else v1.Refusal(message=text)
 

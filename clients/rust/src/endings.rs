@@ -94,6 +94,17 @@ pub(super) enum EndingMessage {
     Release(proto::Release),
 }
 
+impl EndingMessage {
+    /// Returns the name of the method that takes the message.
+    pub(super) const fn rpc(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "Complete",
+            Self::Fail(_) => "Fail",
+            Self::Release(_) => "Release",
+        }
+    }
+}
+
 impl Ending {
     pub(super) fn completed(lease: LeaseNumber, done: Done) -> Self {
         let follow_up = |(queue, item): (String, NewItem)| proto::FollowUp {

@@ -18,7 +18,7 @@ use super::options::{MAX_ITEMS_PER_CALL, Options};
 use super::settler::MAX_GROUP_BYTES;
 use super::state::{Shared, State};
 use super::values::{after, duration_from_proto};
-use lease_broker_proto::{self as proto, Outcome};
+use lease_broker_proto::{self as proto, Outcome, RefusalReason};
 
 /// The time after which a handler that was cancelled is dropped, or has failed its item for the time limit.
 pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -272,15 +272,10 @@ fn due_heartbeats(
     heartbeats
 }
 
-/// Sends the next heartbeat soon after one that failed or was refused for now.
+/// Sends the next heartbeat soon after one that failed or was refused.
 pub(super) fn note_failure(shared: &mut Shared, heartbeat: &Heartbeat) {
     let now = (shared.clock)();
     shared.beat_no_later_than(now + heartbeat.period / 4);
-}
-
-/// Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later.
-fn is_for_now(refusal: &proto::Refusal) -> bool {
-    refusal.field.is_empty() && refusal.reason == proto::RefusalReason::Unspecified as i32
 }
 
 /// Notes the response to a heartbeat.
@@ -307,7 +302,7 @@ pub(super) fn note(
             Outcome::Refused => {
                 let refusal = result.refusal.clone().unwrap_or_default();
                 match &renewal.checkpoint {
-                    Some(checkpoint) if !is_for_now(&refusal) => {
+                    Some(checkpoint) if refusal.reason() != RefusalReason::Locked => {
                         let bytes = checkpoint.len();
                         shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
                         shared.beat_no_later_than((shared.clock)());

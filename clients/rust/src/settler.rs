@@ -17,7 +17,7 @@ use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
 use super::state::{Reserved, Shared, State};
 use super::values::duration_to_proto;
 use super::way::Way;
-use lease_broker_proto::{self as proto, Outcome};
+use lease_broker_proto::{self as proto, Outcome, RefusalReason};
 
 /// The limits of one call: follow-ups of all items, and bytes, below the broker's 4 MiB.
 const MAX_FOLLOW_UPS: usize = 1_000;
@@ -76,7 +76,7 @@ impl Settler {
             join_all(
                 parts
                     .into_iter()
-                    .map(|(reserved, part)| self.send(Way::of(&part), part, reserved)),
+                    .map(|(reserved, part)| self.settle(part, reserved)),
             )
             .await;
             self.state.update(|shared| end_group(shared, unused));
@@ -123,8 +123,32 @@ impl Settler {
         }
     }
 
-    /// Sends endings of one kind, and claims for the slots.
-    fn send(&self, mut way: Way, group: Vec<Ending>, reserved: Reserved) -> BoxFuture<'_, ()> {
+    /// Settles endings of one kind, and claims for the slots. The endings whose rows are locked are sent again.
+    async fn settle(&self, group: Vec<Ending>, reserved: Reserved) {
+        let mut locked = self.send(Way::of(&group), group, reserved).await;
+        let mut tries = 0;
+        while let Some(first) = locked.first() {
+            tries += 1;
+            self.keep_leases(&locked);
+            let (rpc, until) = (first.message.rpc(), last_deadline(&self.state, &locked));
+            if let Err(error) = self.caller.wait_after_lock(rpc, tries, until).await {
+                return self
+                    .state
+                    .update(|shared| note_no_answer(shared, &locked, &error.to_string()));
+            }
+            locked = self
+                .send(Way::of(&locked), locked, Reserved::default())
+                .await;
+        }
+    }
+
+    /// Sends endings of one kind, and claims for the slots. Returns the endings whose rows are locked.
+    fn send(
+        &self,
+        mut way: Way,
+        group: Vec<Ending>,
+        reserved: Reserved,
+    ) -> BoxFuture<'_, Vec<Ending>> {
         Box::pin(async move {
             let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
@@ -134,18 +158,19 @@ impl Settler {
                     let resent = times.attempts > 1;
                     let first_sent_at = times.first_sent_at;
                     let settlement = answer.message;
-                    self.state.update(|shared| {
-                        for (ending, result) in group.iter().zip(&settlement.results) {
-                            note_result(shared, ending, result, resent.then_some(first_sent_at));
-                        }
+                    let locked = self.state.update(|shared| {
+                        let resent_since = resent.then_some(first_sent_at);
+                        note_results(shared, group, &settlement.results, resent_since)
                     });
                     if let Some(error) = settlement.next_error {
                         let failure = Failure::of_next(error);
-                        return self.note_next_failure(failure, reserved, request_id);
+                        self.note_next_failure(failure, reserved, request_id);
+                        return locked;
                     }
                     let next = settlement.next.unwrap_or_default();
                     warn_of_too_large(&self.state, &next.too_large);
-                    return self.state.accept(next.leases, reserved, times);
+                    self.state.accept(next.leases, reserved, times);
+                    return locked;
                 }
                 Err(error) => error,
             };
@@ -168,11 +193,12 @@ impl Settler {
             if error.refuses_caller() {
                 (self.on_fatal)(error);
             }
+            Vec::new()
         })
     }
 
-    /// Settles the endings of a refused call one by one, so that only the malformed one fails.
-    async fn send_alone(&self, way: &Way, group: Vec<Ending>, error: &CallError) {
+    /// Settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are locked.
+    async fn send_alone(&self, way: &Way, group: Vec<Ending>, error: &CallError) -> Vec<Ending> {
         if error.reason.is_empty() {
             let (queue, items) = (&self.state.options.queue, group.len());
             tracing::warn!(
@@ -183,14 +209,22 @@ impl Settler {
             );
         }
         if let [ending] = &*group {
-            return self
-                .state
+            self.state
                 .update(|shared| refuse(shared, ending, "", &error.message));
+            return Vec::new();
         }
+        let mut locked = Vec::new();
         for ending in group {
             let way = way.of_part(&ending);
-            self.send(way, vec![ending], Reserved::default()).await;
+            locked.extend(self.send(way, vec![ending], Reserved::default()).await);
         }
+        locked
+    }
+
+    /// Keeps the leases of a settlement that is sent again: this may take a while.
+    fn keep_leases(&self, group: &[Ending]) {
+        self.state.update(|shared| note_retry(shared, group));
+        self.state.signals.clock.notify_one();
     }
 
     /// Acts on the failure of the claim in `next` as on that of a call of its own. Its slots rest for as long as the
@@ -230,11 +264,7 @@ impl Settler {
         next: Option<proto::NextClaim>,
     ) -> Result<Answer<Settlement>, CallError> {
         let until = || last_deadline(&self.state, group);
-        // This may take a while. Heartbeats keep the leases from now on.
-        let on_retry = || {
-            self.state.update(|shared| note_retry(shared, group));
-            self.state.signals.clock.notify_one();
-        };
+        let on_retry = || self.keep_leases(group);
         let way = Mutex::new(way);
         let gives_up = |failure: &Failure| {
             let mut way = way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -363,8 +393,28 @@ pub(super) fn note_no_answer(shared: &mut Shared, group: &[Ending], error: &str)
     }
 }
 
-/// Notes the outcome of an ending. `resent_since`: the moment of the first attempt of a call that was sent again.
-pub(super) fn note_result(
+/// Notes the outcomes of endings. Returns those whose rows are locked: the same ending can be sent again. `resent_since`: the
+/// moment of the first attempt of a call that was sent again.
+pub(super) fn note_results(
+    shared: &mut Shared,
+    group: Vec<Ending>,
+    results: &[proto::SettleResult],
+    resent_since: Option<Instant>,
+) -> Vec<Ending> {
+    let mut locked = Vec::new();
+    for (ending, result) in group.into_iter().zip(results) {
+        let refusal = result.refusal.as_ref();
+        if refusal.is_some_and(|refusal| refusal.reason() == RefusalReason::Locked) {
+            locked.push(ending);
+        } else {
+            note_result(shared, &ending, result, resent_since);
+        }
+    }
+    locked
+}
+
+/// Notes an outcome that is final.
+fn note_result(
     shared: &mut Shared,
     ending: &Ending,
     result: &proto::SettleResult,

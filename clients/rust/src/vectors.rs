@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::calls::CallTimes;
 use super::context::{Cancellation, Cancelled, Cause};
-use super::endings::{Done, Ending, EndingMessage};
+use super::endings::{Done, Ending};
 use super::events::{Event, EventLog, EventName};
 use super::handler_error::{DeadLetter, HandlerError, Release};
 use super::item::{HeldLeases as _, Item, LeaseNumber};
@@ -54,7 +54,7 @@ struct Machine {
     running: Vec<Running>,
     ids: HashMap<String, LeaseNumber>,
     heartbeats: Vec<(Heartbeat, Instant)>,
-    calls: BTreeMap<&'static str, Call>,
+    calls: BTreeMap<String, Call>,
     unclaimed: Reserved,
     polled: Reserved,
     has_begun: bool,
@@ -112,11 +112,16 @@ fn outcome(text: &str) -> (i32, String, Option<proto::Refusal>) {
         "applied" => proto::Outcome::Applied,
         "lost" => proto::Outcome::LeaseLost,
         "gone" => proto::Outcome::Gone,
-        "refused" => proto::Outcome::Refused,
+        "refused" | "locked" => proto::Outcome::Refused,
         other => panic!("unknown outcome {other}"),
     };
     let (field, message) = detail.split_once(": ").unwrap_or(("", detail));
+    let reason = match name {
+        "locked" => proto::RefusalReason::Locked,
+        _ => proto::RefusalReason::Unspecified,
+    };
     let refusal = proto::Refusal {
+        reason: reason.into(),
         field: field.to_owned(),
         message: message.to_owned(),
         ..proto::Refusal::default()
@@ -290,20 +295,31 @@ impl Machine {
             self.state
                 .update(|shared| settler::note_no_answer(shared, &call.group, "no answer"));
         }
-        for ending in call.group.iter().filter(|_| step["event"] == "answer") {
-            let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
-            let text = step["outcomes"][id.expect("a lease").0].as_str();
-            let (outcome, _, refusal) = outcome(text.expect("an outcome"));
-            let result = proto::SettleResult {
-                outcome,
-                refusal,
-                ..proto::SettleResult::default()
+        let mut locked = Vec::new();
+        if step["event"] == "answer" {
+            let result = |ending: &Ending| {
+                let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
+                let text = step["outcomes"][id.expect("a lease").0].as_str();
+                let (outcome, _, refusal) = outcome(text.expect("an outcome"));
+                proto::SettleResult {
+                    outcome,
+                    refusal,
+                    ..proto::SettleResult::default()
+                }
             };
+            let results: Vec<_> = call.group.iter().map(result).collect();
             let since = call.is_resent.then_some(call.sent_at);
-            self.state
-                .update(|shared| settler::note_result(shared, ending, &result, since));
+            locked = self
+                .state
+                .update(|shared| settler::note_results(shared, call.group, &results, since));
         }
         self.accept(&step["next"], &step["time_left_ms"], call.reserved, now());
+        if !locked.is_empty() {
+            self.state
+                .update(|shared| settler::note_retry(shared, &locked));
+            let action = self.send(locked, Reserved::default());
+            self.reported.lock().expect("a lock").push(action);
+        }
         if self.calls.is_empty() {
             self.state
                 .update(|shared| settler::end_group(shared, self.unclaimed));
@@ -329,28 +345,7 @@ impl Machine {
                     .update(|shared| settler::end_group(shared, unclaimed));
             }
             for (reserved, group) in parts {
-                let ids = group.iter().map(|ending| {
-                    let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
-                    with_checkpoint(id.expect("a lease").0, ending.checkpoint())
-                });
-                let ids = sorted(ids.collect());
-                let kind = match group[0].message {
-                    EndingMessage::Complete(_) => "complete",
-                    EndingMessage::Fail(_) => "fail",
-                    EndingMessage::Release(_) => "release",
-                };
-                let claim = match reserved.items {
-                    0 => String::new(),
-                    items => format!(", claim {items}"),
-                };
-                actions.push(format!("send {kind} {ids}{claim}"));
-                let call = Call {
-                    group,
-                    reserved,
-                    is_resent: false,
-                    sent_at: now(),
-                };
-                self.calls.insert(kind, call);
+                actions.push(self.send(group, reserved));
             }
         }
         if self.has_begun && self.polled.slots == 0 {
@@ -361,6 +356,28 @@ impl Machine {
         }
         self.note_effects(&mut actions);
         (actions, wake_at)
+    }
+
+    /// Sends a settling call. Returns the action.
+    fn send(&mut self, group: Vec<Ending>, reserved: Reserved) -> String {
+        let ids = group.iter().map(|ending| {
+            let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
+            with_checkpoint(id.expect("a lease").0, ending.checkpoint())
+        });
+        let ids = sorted(ids.collect());
+        let rpc = group[0].message.rpc();
+        let claim = match reserved.items {
+            0 => String::new(),
+            items => format!(", claim {items}"),
+        };
+        let call = Call {
+            group,
+            reserved,
+            is_resent: false,
+            sent_at: now(),
+        };
+        self.calls.insert(rpc.to_lowercase(), call);
+        format!("send {} {ids}{claim}", rpc.to_lowercase())
     }
 
     /// Adds the handlers that were started or cancelled, and the events.

@@ -177,7 +177,7 @@ class Keeper:
                         lease.new_checkpoint = None
                 elif result.outcome == v1.OUTCOME_REFUSED:
                     # The lease is still held.
-                    if checkpoint is None or is_for_now(result.refusal):
+                    if checkpoint is None or result.refusal.reason == v1.REFUSAL_REASON_LOCKED:
                         self._beat_soon(beat.period)
                     else:
                         state.refuse_checkpoint(lease, checkpoint, result.refusal.message)
@@ -200,12 +200,7 @@ class Keeper:
         state.options.logger.info("a heartbeat failed: %s: %s", failure.code.name, failure.message)
 
     def _beat_soon(self, period: float) -> None:
-        """Sends the next heartbeat soon after one that failed or was refused for now. The caller has the lock."""
+        """Sends the next heartbeat soon after one that failed or was refused. The caller has the lock."""
         state = self._state
         state.next_beat = min(state.next_beat, state.now() + period / 4)
         state.clock.notify()
-
-
-def is_for_now(refusal: v1.Refusal) -> bool:
-    """Returns whether nothing is wrong with the renewal. Its row is locked, so the same renewal can succeed later."""
-    return not refusal.field and refusal.reason == v1.REFUSAL_REASON_UNSPECIFIED

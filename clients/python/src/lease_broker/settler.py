@@ -46,6 +46,12 @@ class Settlement:
     group: list[Ending]
     slots: int
     request: Any
+    locked: int = 0
+    """The number of answers that have refused these endings because their rows are locked."""
+
+    def ends_at(self, state: State) -> float:
+        """Returns the moment after which the call is not sent again."""
+        return min(max(ending.lease.deadline for ending in self.group), state.settle_until)
 
 
 class Settler:
@@ -147,16 +153,29 @@ class Settler:
         return Settlement(rpc, group, slots, request)
 
     def _send(self, call: Settlement, way: Way | None = None) -> None:
-        """Sends a call. An error that it does not expect stops the worker, and its leases are not kept."""
+        """Sends a call. Sends the endings again whose rows are locked.
+
+        An error that it does not expect stops the worker, and its leases are not kept.
+        """
         try:
-            self._send_until_the_end(call, way or Way(self._state, [ending.lease for ending in call.group]))
+            rest = self._send_until_the_end(call, way or self._way_of(call))
+            while rest is not None:
+                call = rest
+                self.note_resent(call)
+                time.sleep(self._caller.pause_after_lock(call.rpc, call.locked, call.ends_at(self._state)))
+                rest = self._send_until_the_end(call, self._way_of(call))
+        except LeaseBrokerError as error:
+            self.note_error(call, error)
         except Exception as error:
             self._state.options.logger.exception("a settlement has failed")
             self.note_error(call, LeaseBrokerError(call.rpc, "UNKNOWN", None, repr(error)))
             self._on_fatal(error)
 
-    def _send_until_the_end(self, call: Settlement, way: Way) -> None:
-        """Sends a call until the last of its leases ends."""
+    def _way_of(self, call: Settlement) -> Way:
+        return Way(self._state, [ending.lease for ending in call.group])
+
+    def _send_until_the_end(self, call: Settlement, way: Way) -> Settlement | None:
+        """Sends a call until the last of its leases ends. Returns a call for the endings whose rows are locked."""
         state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
         timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
@@ -164,7 +183,7 @@ class Settler:
             answer = self._caller.call(
                 call.rpc,
                 call.request,
-                until=lambda: min(max(ending.lease.deadline for ending in group), state.settle_until),
+                until=lambda: call.ends_at(state),
                 attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
                 on_retry=lambda: self.note_resent(call),
                 gives_up=way.note,
@@ -180,8 +199,8 @@ class Settler:
                 self._send_alone(call, error, way)
             else:
                 self.note_error(call, error)
-        else:
-            self.note_answer(call, answer)
+            return None
+        return self.note_answer(call, answer)
 
     def _send_alone(self, call: Settlement, error: LeaseBrokerError, way: Way) -> None:
         """Settles the endings of a refused call one by one, so that only the refused one fails."""
@@ -207,14 +226,20 @@ class Settler:
             state.next_beat = 0
             state.clock.notify()
 
-    def note_answer(self, call: Settlement, answer: Answer) -> None:
-        """Notes the outcome of each ending, and starts handlers for the next items."""
+    def note_answer(self, call: Settlement, answer: Answer) -> Settlement | None:
+        """Notes the outcome of each ending, and starts handlers for the next items.
+
+        Returns a call for the endings whose rows are locked. None: there are none.
+        """
         state, message = self._state, answer.message
-        completed = []
+        completed, locked = [], []
         applied = _RPCS[call.rpc][2]
         with state.lock:
             for ending, result in zip(call.group, message.results, strict=True):
                 lease, outcome = ending.lease, result.outcome
+                if is_locked(result):
+                    locked.append(ending)
+                    continue
                 name = applied if outcome == _APPLIED else outcome_event(ending, outcome, answer)
                 if name == "completed":
                     completed.append(lease)
@@ -232,6 +257,11 @@ class Settler:
                     self._note_failed_claim(call, message.next_error)
                 state.note_too_large(message.next.too_large)
                 state.accept(message.next.leases, call.slots, answer.sent_at)
+        if not locked:
+            return None
+        rest = self._settlement(call.rpc, locked, 0)
+        rest.locked = call.locked + 1
+        return rest
 
     def _note_failed_claim(self, call: Settlement, error: v1.CallError) -> None:
         """The next claim waits as after an error of its own."""
@@ -263,6 +293,11 @@ class Settler:
                 self._state.abandoned_requests.append(call.request.next.request_id)
             self._state.return_slots(call.slots)
             call.slots = 0
+
+
+def is_locked(result: v1.SettleResult) -> bool:
+    """Returns True for an ending that can be sent again as it is: another transaction has locked its row."""
+    return result.outcome == v1.OUTCOME_REFUSED and result.refusal.reason == v1.REFUSAL_REASON_LOCKED
 
 
 def is_refusal(error: LeaseBrokerError) -> bool:

@@ -42,6 +42,7 @@ class RefusalReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_REASON_FOREIGN_KEY: _ClassVar[RefusalReason]
     REFUSAL_REASON_TRIGGER: _ClassVar[RefusalReason]
     REFUSAL_REASON_OUT_OF_ORDER: _ClassVar[RefusalReason]
+    REFUSAL_REASON_LOCKED: _ClassVar[RefusalReason]
 
 class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -76,6 +77,7 @@ REFUSAL_REASON_CHECK: RefusalReason
 REFUSAL_REASON_FOREIGN_KEY: RefusalReason
 REFUSAL_REASON_TRIGGER: RefusalReason
 REFUSAL_REASON_OUT_OF_ORDER: RefusalReason
+REFUSAL_REASON_LOCKED: RefusalReason
 ITEM_STATE_UNSPECIFIED: ItemState
 ITEM_STATE_READY: ItemState
 ITEM_STATE_LEASED: ItemState

@@ -201,6 +201,30 @@ class Caller {
     onRetry.accept(new Retrying(rpc, failure, attempt, waitNanos));
   }
 
+  /**
+   * Waits before entries are sent again that a lock has refused this often.
+   *
+   * @throws LeaseBrokerException if the wait does not end before `until`, or if the thread was interrupted
+   * @throws Abort.Aborted if it was aborted
+   */
+  void waitAfterLock(String rpc, int tries, long until, Abort abort) {
+    long backoff = MIN_BACKOFF;
+    for (int i = 1; i < tries; i++) {
+      backoff = Math.min(backoff * 2, MAX_BACKOFF);
+    }
+    long wait = jitter(backoff);
+    if (Clock.now() + wait >= until) {
+      throw new LeaseBrokerException(rpc, Failure.OF_LOCK);
+    }
+    noteRetry(rpc, Failure.OF_LOCK, tries, wait);
+    try {
+      abort.sleep(wait);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      throw new LeaseBrokerException(rpc, Failure.OF_LOCK);
+    }
+  }
+
   /** Returns the wait before the first retry of a failure for which the broker asks for none. */
   static long firstBackoff() {
     return jitter(MIN_BACKOFF);

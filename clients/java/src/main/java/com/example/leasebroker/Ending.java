@@ -24,6 +24,11 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     return new Ending(lease, message.build(), null, null);
   }
 
+  /** Returns the name of the call that settles the item. */
+  String rpc() {
+    return completion != null ? "Complete" : failure != null ? "Fail" : "Release";
+  }
+
   static Ending failed(HeldLease lease, String text) {
     return failed(lease, text, null, false);
   }

@@ -26,6 +26,10 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
   static final String APPLIED_PARTLY = "partly";
   static final String APPLIED_UNKNOWN = "unknown";
 
+  /** Stands for the refusal of entries whose rows another transaction has locked. */
+  static final Failure OF_LOCK =
+      new Failure(Status.Code.UNAVAILABLE, "LOCKED", "another transaction has locked the row", List.of(), APPLIED_NO, null);
+
   /** Ends the search in a ring of causes. */
   private static final int MAX_CAUSES = 20;
 

@@ -7,7 +7,6 @@ import com.example.leasebroker.v1.HeartbeatResult;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.Lease;
 import com.example.leasebroker.v1.Outcome;
-import com.example.leasebroker.v1.Refusal;
 import com.example.leasebroker.v1.RefusalReason;
 import com.example.leasebroker.v1.Renewal;
 import com.google.protobuf.InvalidProtocolBufferException;
@@ -292,11 +291,6 @@ final class Keeper {
     state.nextBeat = Math.min(state.nextBeat, Clock.now() + beat.period / 4);
   }
 
-  /** Returns whether nothing is wrong with the renewal. Another program has locked the row, so the same renewal can succeed later. */
-  private static boolean isForNow(Refusal refusal) {
-    return refusal.getField().isEmpty() && refusal.getReasonValue() == RefusalReason.REFUSAL_REASON_UNSPECIFIED_VALUE;
-  }
-
   /** Takes the response to a heartbeat. */
   private void note(Beat beat, HeartbeatResponse response, long sentAt) {
     int extended = 0;
@@ -310,7 +304,7 @@ final class Keeper {
       } else if (result.getOutcome() == Outcome.OUTCOME_REFUSED) {
         // The lease is held and was not extended.
         Renewal renewal = beat.request.getRenewals(i);
-        if (!renewal.hasCheckpoint() || isForNow(result.getRefusal())) {
+        if (!renewal.hasCheckpoint() || result.getRefusal().getReason() == RefusalReason.REFUSAL_REASON_LOCKED) {
           beatSoon(beat);
         } else {
           // It is sent again without the checkpoint.

@@ -9,6 +9,7 @@ import com.example.leasebroker.v1.FailResponse;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NextClaim;
 import com.example.leasebroker.v1.Refusal;
+import com.example.leasebroker.v1.RefusalReason;
 import com.example.leasebroker.v1.ReleaseRequest;
 import com.example.leasebroker.v1.ReleaseResponse;
 import com.example.leasebroker.v1.SettleResult;
@@ -66,8 +67,8 @@ final class Settler {
       List<Call> settling = take();
       if (!settling.isEmpty()) {
         List<CompletableFuture<Void>> others =
-            settling.stream().skip(1).map(call -> CompletableFuture.runAsync(() -> send(call), executor)).toList();
-        send(settling.get(0));
+            settling.stream().skip(1).map(call -> CompletableFuture.runAsync(() -> settle(call), executor)).toList();
+        settle(settling.get(0));
         others.forEach(CompletableFuture::join);
       }
       finish();
@@ -152,23 +153,41 @@ final class Settler {
         });
   }
 
-  /** Sends a call until the last of its leases ends. */
-  private void send(Call call) {
+  /** Settles the endings of a call. Sends those again whose rows are locked. */
+  private void settle(Call call) {
+    List<Ending> locked = send(call);
+    for (int tries = 1; !locked.isEmpty(); tries++) {
+      keepLeases(locked);
+      Call again = new Call(locked, 0, null, new Way(state, locked));
+      try {
+        caller.waitAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked), abort);
+      } catch (LeaseBrokerException error) {
+        giveUp(again, error.getMessage());
+        return;
+      } catch (Abort.Aborted stopped) {
+        giveUp(again, "the worker has stopped");
+        return;
+      }
+      locked = send(again);
+    }
+  }
+
+  /** Sends a call until the last of its leases ends. Returns the endings whose rows are locked. */
+  private List<Ending> send(Call call) {
     Caller.Answer<Settlement> answer;
     try {
       answer = call(call.group, call.next, call.way);
     } catch (LeaseBrokerException error) {
-      note(call, error);
-      return;
+      return note(call, error);
     } catch (Abort.Aborted stopped) {
       giveUp(call, "the worker has stopped");
-      return;
+      return List.of();
     }
-    note(call, answer);
+    return note(call, answer);
   }
 
-  /** Takes the error of a call. */
-  void note(Call call, LeaseBrokerException error) {
+  /** Takes the error of a call. Returns the endings whose rows are locked, if some were sent again. */
+  List<Ending> note(Call call, LeaseBrokerException error) {
     if (call.way.refuses() || error.refusesRequest()) {
       state.update(
           () -> {
@@ -179,24 +198,24 @@ final class Settler {
           });
       if (call.next != null && error.refusesNext()) {
         // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
-        send(new Call(call.group, 0, null, new Way(state, call.group)));
-      } else {
-        sendAlone(call.group, error, call.way);
+        return send(new Call(call.group, 0, null, new Way(state, call.group)));
       }
-      return;
+      return sendAlone(call.group, error, call.way);
     }
     giveUp(call, error.getMessage());
     if (error.refusesCaller()) {
       onFatal.accept(error);
     }
+    return List.of();
   }
 
-  /** Takes the answer to a call. */
-  void note(Call call, Caller.Answer<Settlement> answer) {
+  /** Takes the answer to a call. Returns the endings whose rows are locked: they can be sent again as they are. */
+  List<Ending> note(Call call, Caller.Answer<Settlement> answer) {
     Settlement message = answer.message();
+    List<Ending> locked = new ArrayList<>();
     state.update(
         () -> {
-          note(call.group, answer);
+          note(call.group, answer, locked);
           if (message.nextError() == null) {
             state.accept(message.next().getLeasesList(), call.slots, answer.sentAt(), answer.arrivedAt());
           }
@@ -205,6 +224,7 @@ final class Settler {
     if (message.nextError() != null) {
       claimFailed(Failure.read(message.nextError()), call.next, call.slots);
     }
+    return locked;
   }
 
   /**
@@ -240,20 +260,22 @@ final class Settler {
         });
   }
 
-  /** Settles the endings of a refused call one by one, so that only the malformed one fails. */
-  private void sendAlone(List<Ending> group, LeaseBrokerException refused, Way way) {
+  /** Settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are locked. */
+  private List<Ending> sendAlone(List<Ending> group, LeaseBrokerException refused, Way way) {
     if (refused.reason().isEmpty()) {
       String text = "a settlement of {0} items is refused on the way to the broker: they are settled one by one, or failed: {1}";
       state.options.logger().log(System.Logger.Level.WARNING, text, group.size(), refused.getMessage());
     }
     if (group.size() == 1) {
       state.update(() -> refuse(group.get(0), "", refused.description()));
-      return;
+      return List.of();
     }
+    List<Ending> locked = new ArrayList<>();
     for (Ending ending : group) {
       List<Ending> part = List.of(ending);
-      send(new Call(part, 0, null, way.of(part)));
+      locked.addAll(send(new Call(part, 0, null, way.of(part))));
     }
+    return locked;
   }
 
   /** Sends the settling call of a group until the last of its leases ends. */
@@ -328,8 +350,8 @@ final class Settler {
     return claim.build();
   }
 
-  /** Takes the outcome of each ending. */
-  private void note(List<Ending> group, Caller.Answer<Settlement> answer) {
+  /** Takes the outcome of each ending. Adds those to `locked` whose rows are locked. */
+  private void note(List<Ending> group, Caller.Answer<Settlement> answer, List<Ending> locked) {
     List<SettleResult> results = answer.message().results();
     for (int i = 0; i < results.size(); i++) {
       Ending ending = group.get(i);
@@ -353,7 +375,9 @@ final class Settler {
                     item);
             default -> state.events.of(Event.Name.LOST, item);
           };
-      if (event == null) {
+      if (event == null && result.getRefusal().getReason() == RefusalReason.REFUSAL_REASON_LOCKED) {
+        locked.add(ending);
+      } else if (event == null) {
         refuse(ending, result.getRefusal().getField(), refusalText(result.getRefusal()));
       } else {
         state.emit(event);

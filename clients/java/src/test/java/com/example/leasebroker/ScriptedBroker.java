@@ -76,7 +76,7 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   /** The error of the claim in `next`. */
   volatile CallError nextError;
 
-  /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. UNSPECIFIED: the answer has no result. */
+  /** Returns the outcome of the nth Complete, or null for UNAVAILABLE. UNSPECIFIED: the answer has no result. REFUSED: the row is locked. */
   volatile IntFunction<Outcome> complete = call -> Outcome.OUTCOME_APPLIED;
 
   /** True: each claim is answered without a lease. */
@@ -173,7 +173,10 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
       return;
     }
     CompleteResponse.Builder response = CompleteResponse.newBuilder();
-    if (outcome != Outcome.OUTCOME_UNSPECIFIED) {
+    if (outcome == Outcome.OUTCOME_REFUSED) {
+      Refusal locked = Refusal.newBuilder().setReason(RefusalReason.REFUSAL_REASON_LOCKED).build();
+      response.addResults(SettleResult.newBuilder().setOutcome(outcome).setRefusal(locked));
+    } else if (outcome != Outcome.OUTCOME_UNSPECIFIED) {
       response.addResults(SettleResult.newBuilder().setOutcome(outcome));
     }
     if (nextError != null) {

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
+import com.example.leasebroker.v1.CompleteRequest;
 import com.example.leasebroker.v1.Outcome;
 import com.google.protobuf.Any;
 import com.google.rpc.Code;
@@ -194,6 +195,18 @@ class ScriptedBrokerTest {
         var second = broker.failures.get(0).toBuilder();
         assertEquals(broker.failures.get(1), (field.equals("checkpoint") ? second.clearCheckpoint() : second.clearRetryDelay()).build());
       }
+    }
+  }
+
+  @Test
+  void settlementOfALockedRowIsSentAgain() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.complete = call -> call <= 2 ? Outcome.OUTCOME_REFUSED : Outcome.OUTCOME_APPLIED;
+      Watcher events = work(broker, Event.Name.COMPLETED);
+      assertEquals(List.of(true, false, false), broker.completes.stream().map(CompleteRequest::hasNext).toList());
+      assertEquals("LOCKED", events.find(Event.Name.RETRY).reason());
+      assertEquals(2, events.count(Event.Name.RETRY));
+      assertEquals(0, events.count(Event.Name.REFUSED));
     }
   }
 

@@ -9,6 +9,7 @@ import com.example.leasebroker.v1.HeartbeatResult;
 import com.example.leasebroker.v1.Lease;
 import com.example.leasebroker.v1.Outcome;
 import com.example.leasebroker.v1.Refusal;
+import com.example.leasebroker.v1.RefusalReason;
 import com.example.leasebroker.v1.Renewal;
 import com.example.leasebroker.v1.SettleResult;
 import com.google.gson.JsonArray;
@@ -78,7 +79,7 @@ class VectorsTest {
       this.call = call;
       this.sentAt = sentAt;
       Ending first = call.group().get(0);
-      kind = first.completion() != null ? "complete" : first.failure() != null ? "fail" : "release";
+      kind = first.rpc().toLowerCase();
     }
   }
 
@@ -169,12 +170,7 @@ class VectorsTest {
         actions.add("send heartbeat " + ids.sorted().collect(Collectors.joining(" ")));
       }
       if (calls.isEmpty()) {
-        for (Settler.Call call : settler.take()) {
-          Waiting waiting = new Waiting(call, time);
-          calls.add(waiting);
-          String ids = call.group().stream().map(Machine::id).sorted().collect(Collectors.joining(" "));
-          actions.add("send " + waiting.kind + " " + ids + (call.next() == null ? "" : ", claim " + call.next().getMaxItems()));
-        }
+        settler.take().forEach(this::send);
         if (calls.isEmpty()) {
           settler.finish();
         }
@@ -186,6 +182,13 @@ class VectorsTest {
         }
       }
       noteCancelled();
+    }
+
+    private void send(Settler.Call call) {
+      Waiting waiting = new Waiting(call, time);
+      calls.add(waiting);
+      String ids = call.group().stream().map(Machine::id).sorted().collect(Collectors.joining(" "));
+      actions.add("send " + waiting.kind + " " + ids + (call.next() == null ? "" : ", claim " + call.next().getMaxItems()));
     }
 
     private void apply(JsonObject step) {
@@ -247,8 +250,8 @@ class VectorsTest {
           HeartbeatResult.Builder result = HeartbeatResult.newBuilder().setOutcome(outcome(parts[0]));
           if (parts[0].equals("applied")) {
             result.setTimeLeft(Values.duration(Duration.ofMillis(number(step, "time_left_ms", 0))));
-          } else if (parts[0].equals("refused")) {
-            result.setRefusal(refusal(parts[1]));
+          } else if (result.getOutcome() == Outcome.OUTCOME_REFUSED) {
+            result.setRefusal(refusal(parts));
           } else if (parts.length == 2) {
             result.setCancelReason(parts[1]);
           }
@@ -263,13 +266,18 @@ class VectorsTest {
       for (Ending ending : waiting.call.group()) {
         String[] parts = outcomes.get(ending.lease().id).getAsString().split(": ", 2);
         SettleResult.Builder result = SettleResult.newBuilder().setOutcome(outcome(parts[0]));
-        if (parts[0].equals("refused")) {
-          result.setRefusal(refusal(parts[1]));
+        if (result.getOutcome() == Outcome.OUTCOME_REFUSED) {
+          result.setRefusal(refusal(parts));
         }
         results.add(result.build());
       }
       ClaimBatchResponse next = ClaimBatchResponse.newBuilder().addAllLeases(leases(step, "next")).build();
-      settler.note(waiting.call, new Caller.Answer<>(new Settler.Settlement(results, next, null), waiting.sentAt, time, time, waiting.attempts));
+      Settler.Settlement settlement = new Settler.Settlement(results, next, null);
+      List<Ending> locked = settler.note(waiting.call, new Caller.Answer<>(settlement, waiting.sentAt, time, time, waiting.attempts));
+      if (!locked.isEmpty()) {
+        settler.keepLeases(locked);
+        send(new Settler.Call(locked, 0, null, new Way(state, locked)));
+      }
       finish();
     }
 
@@ -306,12 +314,17 @@ class VectorsTest {
 
     private static Outcome outcome(String name) {
       return Map.of(
-              "applied", Outcome.OUTCOME_APPLIED, "lost", Outcome.OUTCOME_LEASE_LOST, "gone", Outcome.OUTCOME_GONE, "refused", Outcome.OUTCOME_REFUSED)
+              "applied", Outcome.OUTCOME_APPLIED, "lost", Outcome.OUTCOME_LEASE_LOST, "gone", Outcome.OUTCOME_GONE, "refused", Outcome.OUTCOME_REFUSED,
+              "locked", Outcome.OUTCOME_REFUSED)
           .get(name);
     }
 
-    private static Refusal refusal(String text) {
-      String[] parts = text.split(": ", 2);
+    /** Returns the refusal of an outcome and its text. */
+    private static Refusal refusal(String[] outcome) {
+      if (outcome[0].equals("locked")) {
+        return Refusal.newBuilder().setReason(RefusalReason.REFUSAL_REASON_LOCKED).build();
+      }
+      String[] parts = outcome[1].split(": ", 2);
       Refusal.Builder refusal = Refusal.newBuilder().setMessage(parts[parts.length - 1]);
       return parts.length == 2 ? refusal.setField(parts[0]).build() : refusal.build();
     }
