@@ -38,13 +38,14 @@ impl<M: MakeService> Connections<M> {
                     stream,
                     login,
                     certificates,
+                    state,
                 } = encrypted;
                 let (account, budgets) = (account.clone(), self.budgets.clone());
                 let has_certificate = !certificates.is_empty();
                 let connection = Connection::new(account, budgets, login, stop);
                 let connection = Arc::new(connection.with_certificates(certificates));
                 if has_certificate {
-                    tls.watch(&connection);
+                    tls.watch(&connection, &state);
                 }
                 return Some((Stream::Right(Box::new(stream)), connection));
             }

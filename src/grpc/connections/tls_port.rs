@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::Connection;
 use super::handshakes::Handshakes;
 use crate::broker::Account;
-use crate::security::{Login, ServerTls};
+use crate::security::{Login, ServerTls, TlsState};
 
 /// The interval at which the certificates of connected clients are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -38,6 +38,8 @@ pub(super) struct Encrypted {
     pub(super) login: Login,
     /// The certificates of the client, its own first. Empty: it has none.
     pub(super) certificates: Vec<CertificateDer<'static>>,
+    /// The state with which the client was checked.
+    pub(super) state: Arc<TlsState>,
 }
 
 impl TlsPort {
@@ -75,12 +77,18 @@ impl TlsPort {
             stream,
             login,
             certificates,
+            state,
         })
     }
 
-    /// Adds a connection whose client has certificates. They are checked again while the connection lasts.
-    pub(super) fn watch(&self, connection: &Arc<Connection>) {
+    /// Adds a connection whose client has certificates. They are checked again while the connection lasts, and now if the state is no
+    /// longer the one of the handshake.
+    pub(super) fn watch(&self, connection: &Arc<Connection>, handshake: &Arc<TlsState>) {
         self.clients.lock().push(Arc::downgrade(connection));
+        let valid = self.tls.state();
+        if !Arc::ptr_eq(&valid, handshake) && !valid.accepts(&connection.certificates) {
+            end(connection);
+        }
     }
 
     /// Closes the connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
@@ -104,14 +112,7 @@ impl TlsPort {
                 if valid.accepts(&connection.certificates) {
                     left.push(client);
                 } else {
-                    let peer = connection.account.peer.ip();
-                    tracing::warn!(
-                        target: "lease_broker::audit",
-                        event = "tls.ended",
-                        %peer,
-                        "connection closed: the client's certificate is not valid any more"
-                    );
-                    connection.end_now();
+                    end(&connection);
                 }
                 if index % CHECKS_AT_ONCE == CHECKS_AT_ONCE - 1 {
                     tokio::task::yield_now().await;
@@ -120,4 +121,16 @@ impl TlsPort {
             self.clients.lock().append(&mut left);
         }
     }
+}
+
+/// Ends a connection whose certificate is not valid any more.
+fn end(connection: &Connection) {
+    let peer = connection.account.peer.ip();
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "tls.ended",
+        %peer,
+        "connection closed: the client's certificate is not valid any more"
+    );
+    connection.end_now();
 }
