@@ -331,7 +331,7 @@ async fn certificate_revoked_during_its_handshake_is_not_served() {
     let (address, authority) = (broker.process.address, files.authority.pem());
     let own = (goes.certificate.clone(), goes.key.clone());
     // The broker has chosen its lists when it has answered the first message.
-    let handshake = blocking(move || HalfHandshake::begin(address, &authority, own)).await;
+    let handshake = blocking(move || HalfHandshake::begin(address, &authority, &own)).await;
     files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
     broker.process.signal("HUP");
     wait_until("the list is read", async || !broker.serves(&goes).await).await;

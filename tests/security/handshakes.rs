@@ -190,7 +190,7 @@ pub(crate) struct HalfHandshake {
 
 impl HalfHandshake {
     /// `authority`: that of the broker, as PEM. `own`: the certificate and the key of the client.
-    pub(crate) fn begin(address: SocketAddr, authority: &str, own: (String, String)) -> Self {
+    pub(crate) fn begin(address: SocketAddr, authority: &str, own: &(String, String)) -> Self {
         let parse = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
         let mut roots = RootCertStore::empty();
         roots.add(parse(authority)).expect("an authority");
