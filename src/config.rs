@@ -87,12 +87,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the file of the certificate with which the admin port speaks TLS. `None`: it speaks plain text.
-    pub fn admin_certificate(&self) -> Option<&Path> {
-        let tls = self.server.tls.as_ref().filter(|_| self.admin.tls);
-        tls.map(|tls| tls.certificate.as_path())
-    }
-
     /// Returns the number of threads that serve calls: the setting, or a default derived from the number of cores.
     ///
     /// With SQL Server the default is one thread per core. With `SQLite` it is one less, at least 1. The `SQLite` store

@@ -5,8 +5,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `tls.rs` | the broker's certificate, and the files of TLS |
-//! | `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
+//! | `tls.rs`, `pair.rs` | TLS, the broker's certificate and its key |
+//! | `client_files.rs`, `client_verifier.rs`, `authorities.rs` | the check of clients' certificates |
 //! | `revocation_lists.rs`, `list_age.rs` | the lists of certificates that were revoked |
 //! | `pem.rs`, `validity.rs` | certificates and keys in files, and the times of a certificate |
 //! | `certificate_names.rs`, `spiffe.rs` | the names in a client's certificate |
@@ -20,6 +20,7 @@
 mod access;
 mod authorities;
 mod certificate_names;
+mod client_files;
 mod client_verifier;
 pub(crate) mod fuzzing;
 mod identity;
@@ -29,6 +30,7 @@ mod jwks_url;
 mod jwt;
 mod list_age;
 mod login;
+mod pair;
 mod patterns;
 pub(crate) mod pem;
 mod revocation_lists;
@@ -45,7 +47,8 @@ mod watched_file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::access::Lost;
@@ -58,21 +61,21 @@ pub use self::rights::{Rights, Rpc, RpcService};
 pub use self::rules::Rules;
 pub(crate) use self::shown_certificate::ShownCertificate;
 pub use self::tls::ServerTls;
+pub(crate) use self::tls::State as TlsState;
 pub use self::tokens::{Token, Tokens, hash_of_token, new_token};
+use self::watched_file::{ANSWER_TIME, Watched};
 use crate::config::Config;
 
 /// The interval at which files are read again.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// TLS and access control of one server. Both are `None` by default: plain text, and every caller may do everything.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Security {
     /// TLS on the gRPC port.
     pub tls: Option<Arc<ServerTls>>,
     /// Identities and roles.
     pub access: Option<Arc<Access>>,
-    /// Sends when the files must be read now.
-    read_now: watch::Sender<()>,
 }
 
 impl Security {
@@ -86,20 +89,15 @@ impl Security {
         Ok(Self {
             tls: tls.transpose()?.map(Arc::new),
             access: access.transpose()?.map(Arc::new),
-            read_now: watch::Sender::default(),
         })
     }
 
-    /// Does the same for a configuration that replaces a running one. `tls` and `access`: those of the running server. The settings of
-    /// TLS must be the same.
+    /// Does the same for a configuration that replaces the one of a running server. The settings of TLS must be the same.
     ///
     /// # Errors
     /// As [`Self::open`] and [`Access::open_next`].
-    pub async fn open_next(
-        config: &Config,
-        tls: Option<Arc<ServerTls>>,
-        access: Option<&Access>,
-    ) -> Result<Self, String> {
+    pub async fn open_next(config: &Config, running: Self) -> Result<Self, String> {
+        let Self { tls, access } = running;
         let access = match (&config.auth, access) {
             (None, _) => None,
             (Some(auth), None) => Some(Access::open(auth)?),
@@ -108,13 +106,7 @@ impl Security {
         Ok(Self {
             tls,
             access: access.map(Arc::new),
-            read_now: watch::Sender::default(),
         })
-    }
-
-    /// Returns a sender that makes the server read the files again.
-    pub fn read_now(&self) -> watch::Sender<()> {
-        self.read_now.clone()
     }
 
     /// Reads the files again at intervals, and keeps the keys of the issuer, until `stop` is cancelled.
@@ -124,30 +116,73 @@ impl Security {
                 access.keep_keys().await;
             }
         };
-        let work = async {
-            tokio::join!(
-                keep_keys,
-                self.read_again(self.access.as_ref(), Access::read_files),
-                self.read_again(self.tls.as_ref(), ServerTls::read_files),
-            );
+        let read_again = async {
+            loop {
+                // The first time at once. A file can have changed since it was opened.
+                self.read_files().await;
+                sleep(READ_INTERVAL).await;
+            }
         };
-        stop.run_until_cancelled(work).await;
+        stop.run_until_cancelled(async { tokio::join!(keep_keys, read_again) })
+            .await;
     }
 
-    /// Reads some of the files again at intervals. If one hangs, the others are still read.
-    async fn read_again<T: Send + Sync + 'static>(&self, files: Option<&Arc<T>>, read: fn(&T)) {
-        let Some(files) = files else { return };
-        let mut read_now = self.read_now.subscribe();
-        // A file can have changed since it was opened.
-        read_now.mark_changed();
-        loop {
-            // An interval that has passed is no error. The sender lives as long as `self`.
-            let _ = tokio::time::timeout(READ_INTERVAL, read_now.changed()).await;
-            let files = files.clone();
-            let _ = tokio::task::spawn_blocking(move || read(&files)).await;
+    /// Reads the files, and fetches the keys of the issuer soon. [`Self::not_in_use`] then tells which files are not used as they are.
+    pub async fn read_now(&self) {
+        if let Some(access) = &self.access {
+            access.fetch_keys_soon();
+        }
+        self.read_files().await;
+    }
+
+    /// Reads each file apart from the others. One that hangs is reported, and its read goes on.
+    async fn read_files(&self) {
+        let deadline = Instant::now() + ANSWER_TIME;
+        let mut reads = Vec::new();
+        for (file, on_change) in self.files() {
+            let read = file.clone();
+            let read = spawn_blocking(move || {
+                if read.read() {
+                    on_change();
+                }
+            });
+            reads.push((file, read));
+        }
+        for (file, read) in reads {
+            if timeout_at(deadline, read).await.is_err() {
+                file.report_hang();
+            }
         }
     }
+
+    /// Returns why files are not used as they are, each with its setting. Their last usable contents stay in use.
+    pub fn not_in_use(&self) -> Vec<String> {
+        let files = self.files();
+        let files = files.iter();
+        files.filter_map(|(file, _)| file.problem()).collect()
+    }
+
+    /// Returns the parts that are read from files, each with the effect of a change.
+    fn files(&self) -> Vec<(Arc<dyn Watched>, OnChange)> {
+        let mut files: Vec<(_, OnChange)> = Vec::new();
+        if let Some(access) = &self.access {
+            files.extend(access.files().into_iter().map(|file| {
+                let access = access.clone();
+                (file, Box::new(move || access.use_files()) as OnChange)
+            }));
+        }
+        if let Some(tls) = &self.tls {
+            files.extend(tls.files().into_iter().map(|file| {
+                let tls = tls.clone();
+                (file, Box::new(move || tls.use_files()) as OnChange)
+            }));
+        }
+        files
+    }
 }
+
+/// The effect of a file that has changed.
+type OnChange = Box<dyn FnOnce() + Send>;
 
 #[cfg(test)]
 mod tests {

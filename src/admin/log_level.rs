@@ -10,6 +10,11 @@ use serde::Deserialize;
 
 use super::seats::peer;
 use super::state::AdminState;
+use crate::logging::LogLevel;
+
+/// The answer to a change that is not allowed.
+const CHANGES_REFUSED: &str =
+    "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
 
 /// The parameters of a change.
 #[derive(Deserialize)]
@@ -41,8 +46,19 @@ pub(super) async fn change(
     let changed = duration.and_then(set);
     match changed {
         Ok(()) => (StatusCode::OK, state.log_level.current()),
+        Err(problem) if problem == LogLevel::TOO_OFTEN => (StatusCode::TOO_MANY_REQUESTS, problem),
         Err(problem) => (StatusCode::BAD_REQUEST, problem),
     }
+}
+
+/// Refuses a change.
+pub(super) async fn refuse(extensions: Extensions) -> (StatusCode, &'static str) {
+    let peer = peer(&extensions);
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "log.level_refused", %peer, "change of the log level refused: admin.allow_changes is not set"
+    );
+    (StatusCode::FORBIDDEN, CHANGES_REFUSED)
 }
 
 /// Returns whether a port on `address` accepts changes. Only programs of this host reach a loopback address.

@@ -21,10 +21,6 @@ const MAX_BODY_BYTES: usize = 1_024;
 /// The media type of version 0.0.4 of the Prometheus text format.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The answer to a change that is not allowed.
-const CHANGES_REFUSED: &str =
-    "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
-
 /// The answer to a path that does not exist.
 const NO_SUCH_PATH: &str = "no such path: the dashboard is at /, and programs read /livez, /readyz, /metrics and /version\n";
 
@@ -41,7 +37,7 @@ pub(super) fn router(
     let level = if allow_changes {
         put(log_level::change)
     } else {
-        put(async || (StatusCode::FORBIDDEN, CHANGES_REFUSED))
+        put(log_level::refuse)
     };
     Router::new()
         .route("/livez", get(livez))

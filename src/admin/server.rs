@@ -1,7 +1,7 @@
 //! The server of the admin port: its listener, its thread, and the limits of a connection.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use lease_broker_model::text::visible;
 use parking_lot::{Mutex, RwLock};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -180,7 +181,7 @@ async fn serve(
                 let (seat, service) = (Arc::new(seats.take(address.ip())), service.clone());
                 answers.spawn(async move {
                     tokio::select! {
-                        () = answer(stream, service, &seat) => {}
+                        () = answer(stream, address.ip(), service, &seat) => {}
                         () = is_too_slow(&seat) => {}
                         () = seat.ended() => {}
                     }
@@ -200,14 +201,23 @@ async fn is_too_slow(seat: &Seat) {
 }
 
 /// Makes the handshake of a connection, if there is one, and answers its one request. A failure concerns the client only.
-async fn answer(stream: TcpStream, service: Service, seat: &Arc<Seat>) {
+async fn answer(stream: TcpStream, peer: IpAddr, service: Service, seat: &Arc<Seat>) {
     let Some(tls) = service.tls else {
         return answer_on(stream, service.router, seat, None).await;
     };
     let acceptor = TlsAcceptor::from(tls.state().admin.clone());
-    if let Ok(stream) = acceptor.accept(stream).await {
-        let certificate = ShownCertificate::new(stream.get_ref().1.peer_certificates(), tls);
-        answer_on(stream, service.router, seat, certificate).await;
+    match acceptor.accept(stream).await {
+        Ok(stream) => {
+            let certificate = ShownCertificate::new(stream.get_ref().1.peer_certificates(), tls);
+            answer_on(stream, service.router, seat, certificate).await;
+        }
+        Err(cause) => {
+            let cause = cause.to_string();
+            tracing::warn!(
+                target: "lease_broker::audit",
+                event = "tls.failed", %peer, cause = %visible(&cause), "TLS handshake of the admin port failed"
+            );
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::output::{OutputFormat, Row, print_line};
 use super::runtime::block_on;
 use super::tokens_file::TokensFile;
 use crate::config::{Config, Role};
-use crate::security::{Access, CertificateNames, Identity, Rpc, Tokens};
+use crate::security::{Access, CertificateNames, Identity, RefusalKind, Rpc, Tokens};
 
 /// Look at identities and roles, and take tokens away
 #[derive(Debug, Args)]
@@ -117,7 +117,7 @@ impl Check {
             ));
         };
         let access = Access::open(auth).map_err(CommandError::usage)?;
-        let identity = self.caller.identity(&access)?;
+        let identity = self.caller.identity(&access, &config)?;
         let rows: Vec<_> = self
             .queues(&config)
             .iter()
@@ -140,21 +140,33 @@ impl Check {
 }
 
 impl CallerArgs {
-    fn identity(&self, access: &Access) -> Result<Arc<Identity>, CommandError> {
+    fn identity(&self, access: &Access, config: &Config) -> Result<Arc<Identity>, CommandError> {
         let identity = if let Some(path) = &self.token_file {
             let token = read_token(path)?;
             let fetched = async { access.fetch_keys().await.map_err(CommandError::io) };
             block_on(fetched)?;
             access
                 .of_bearer(&token, None)
-                .map_err(|refusal| refusal.cause())
+                .map_err(|refusal| match refusal {
+                    // They were just fetched.
+                    RefusalKind::Fetching { .. } => "the issuer has no key with the token's kid",
+                    refusal => refusal.cause(),
+                })
         } else if let Some(name) = &self.token_name {
             access.of_token_name(name)
         } else if self.anonymous {
             access.anonymous().ok_or("auth.anonymous has no role")
+        } else if let Some(id) = &self.spiffe {
+            let names = CertificateNames::of_spiffe_id(id);
+            names.and_then(|names| match &config.server.tls {
+                Some(tls) if !tls.accepts_trust_domain(names.trust_domain()) => {
+                    Err("server.tls.trust_domains has no authority for the trust domain")
+                }
+                _ => access.of_certificate(&names),
+            })
         } else {
             access.of_certificate(&CertificateNames {
-                spiffe_id: self.spiffe.clone(),
+                spiffe_id: None,
                 dns_names: self.dns.iter().cloned().collect(),
             })
         };

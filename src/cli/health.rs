@@ -1,6 +1,6 @@
 //! `health`: asks a running service whether it serves calls.
 
-mod own_certificate;
+mod any_certificate;
 pub(super) mod readiness;
 
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ impl Health {
             )
         })?;
         let address = readiness::reachable(listen);
-        let asked = readiness::ask(address, settings.admin_certificate());
+        let asked = readiness::ask(address, settings.admin.tls);
         let asked = tokio::time::timeout(self.client.timeout, asked).await;
         let answer = match asked {
             Ok(Ok(answer)) => answer,

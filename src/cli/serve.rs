@@ -195,16 +195,19 @@ impl Serve {
                     if loading.take().is_some() || opening.take().is_some() {
                         tracing::warn!("configuration is read again before the last reading has ended, which has no effect now");
                     }
-                    layers.read_files.send_replace(());
-                    let serve = self.clone();
-                    loading = Some(spawn_blocking(move || serve.load()));
+                    let (serve, security) = (self.clone(), layers.security.clone());
+                    loading = Some(tokio::spawn(async move {
+                        let loaded = spawn_blocking(move || serve.load());
+                        let ((), loaded) = tokio::join!(security.read_now(), loaded);
+                        loaded.unwrap_or_else(|panicked| Err(panicked.to_string()))
+                    }));
                 }
                 Some(loaded) = loaded => {
                     loading = None;
                     let loaded = loaded.unwrap_or_else(|panicked| Err(panicked.to_string()));
                     match loaded.and_then(|config| reload(config, &layers, logging)) {
                         Ok(started) => opening = Some(started),
-                        Err(problem) => report_refused(&problem),
+                        Err(problem) => report_refused(&problem, &layers),
                     }
                 }
                 Some(opened) = opened => {
@@ -221,8 +224,8 @@ impl Serve {
                                 let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
                                 if let Some(port) = &admin_port {
                                     let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                    pages.access.clone_from(&new.access);
-                                    pages.tls.clone_from(&new.tls);
+                                    pages.access.clone_from(&new.security.access);
+                                    pages.tls.clone_from(&new.security.tls);
                                     let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                     port.show(state);
                                 }
@@ -235,12 +238,8 @@ impl Serve {
                         Ok(changes)
                     });
                     match applied {
-                        Ok(changes) => {
-                            // Files can have changed since they were opened.
-                            layers.read_files.send_replace(());
-                            report_changed(logging, &layers.config, &changes);
-                        }
-                        Err(problem) => report_refused(&problem.to_string()),
+                        Ok(changes) => report_changed(logging, &layers, &changes),
+                        Err(problem) => report_refused(&problem.to_string(), &layers),
                     }
                 }
                 Some(_) = former.join_next() => tracing::info!("layers of the former configuration have stopped"),
@@ -287,23 +286,37 @@ fn reload(config: Config, running: &Layers, logging: &Logging) -> Result<Opening
 }
 
 /// Logs what a new configuration has changed. The level of the log takes effect, also if it was changed for a time only.
-fn report_changed(logging: &Logging, config: &Config, changes: &[Change]) {
+fn report_changed(logging: &Logging, layers: &Layers, changes: &[Change]) {
     // It has been checked.
-    let _ = logging.level.set_configured(&config.log.level);
-    let changes: Vec<String> = changes.iter().map(Change::to_string).collect();
-    let changes = changes.join(" ");
+    let _ = logging.level.set_configured(&layers.config.log.level);
+    let not_in_use = not_in_use(layers);
+    let mut lines = reload::lines(changes).into_iter();
+    let changes = lines.next().unwrap_or_default();
     tracing::info!(
         target: "lease_broker::audit",
-        event = "config.changed", changes, "configuration read again"
+        event = "config.changed", changes, not_in_use, "configuration read again"
     );
+    for changes in lines {
+        tracing::info!(
+            target: "lease_broker::audit",
+            event = "config.changed", changes, "more changes of the configuration"
+        );
+    }
 }
 
 /// Logs that a new configuration has no effect.
-fn report_refused(problem: &str) {
+fn report_refused(problem: &str, layers: &Layers) {
+    let not_in_use = not_in_use(layers);
     tracing::error!(
         target: "lease_broker::audit",
-        event = "config.refused", problem, "configuration not changed"
+        event = "config.refused", problem, not_in_use, "configuration not changed"
     );
+}
+
+/// Returns the files that are not used as they are. `None`: all are.
+fn not_in_use(layers: &Layers) -> Option<String> {
+    let files = layers.security.not_in_use();
+    (!files.is_empty()).then(|| files.join("; "))
 }
 
 /// Logs the counts of the layers that have stopped last, and returns the result of the command.

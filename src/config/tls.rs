@@ -64,6 +64,12 @@ impl Tls {
         self.client_certificates.unwrap_or(default)
     }
 
+    /// Returns whether a SPIFFE id of this trust domain can be accepted.
+    pub fn accepts_trust_domain(&self, domain: Option<&str>) -> bool {
+        let is_listed = domain.is_some_and(|domain| self.trust_domains.contains_key(domain));
+        self.trust_domains.is_empty() || is_listed
+    }
+
     fn has_authorities(&self) -> bool {
         self.client_authorities.is_some() || !self.trust_domains.is_empty()
     }

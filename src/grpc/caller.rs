@@ -31,9 +31,10 @@ impl Caller {
     /// Reports that a limit of the identity is reached. Returns the status for the caller.
     pub(super) fn over_limit(&self, rpc: Rpc, over: OverLimit) -> Status {
         let (identity, limit) = (log_field(&self.identity.name), over.limit);
+        let peer = self.address;
         tracing::warn!(
             target: "lease_broker::audit",
-            event = "limit.identity", identity = &*identity, rpc = rpc.name(), limit,
+            event = "limit.identity", %peer, identity = &*identity, rpc = rpc.name(), limit,
             "calls refused: limit of the identity"
         );
         status::identity_limit(over)
@@ -107,7 +108,7 @@ impl Checks {
             let queue = follow_up.queue.as_str();
             if last != Some(queue) && !caller.identity.rights.allow(Rpc::Enqueue, queue) {
                 if denied.is_empty() {
-                    report_denied(caller, Rpc::Enqueue, Some(queue));
+                    report_denied(caller, Rpc::Enqueue.name(), Some(queue));
                 }
                 denied.insert(queue.to_owned());
             }
@@ -173,17 +174,18 @@ fn denied_roles(
     needed: &[Role],
     queue: Option<&str>,
 ) -> Status {
-    report_denied(caller, rpc, queue);
+    report_denied(caller, rpc.name(), queue);
     let needed: Vec<_> = needed.iter().map(|role| Role::name(*role)).collect();
     status::role_missing(rpc.name(), action, &needed.join(" or "))
 }
 
-fn report_denied(caller: &Caller, rpc: Rpc, queue: Option<&str>) {
+/// Reports that a caller has no role for an rpc or a service. `queue`: as for [`denied`].
+pub(super) fn report_denied(caller: &Caller, rpc: &str, queue: Option<&str>) {
     let (identity, peer) = (log_field(&caller.identity.name), caller.address);
     let queue = log_field(queue.unwrap_or("(any)"));
     tracing::warn!(
         target: "lease_broker::audit",
-        event = "auth.denied", %peer, identity = &*identity, rpc = rpc.name(), queue = &*queue,
+        event = "auth.denied", %peer, identity = &*identity, rpc, queue = &*queue,
         "call refused: role missing"
     );
 }

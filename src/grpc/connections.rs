@@ -200,14 +200,14 @@ impl<M: MakeService> Connections<M> {
                 None => {
                     let (account, budgets) = (open.account().clone(), this.budgets.clone());
                     let login = (Login::default(), Vec::new());
-                    let connection = Connection::new(account, budgets, login, stop);
-                    Some((Stream::Left(stream), Arc::new(connection)))
+                    let connection = Arc::new(Connection::new(account, budgets, login, stop));
+                    this.open.add(&connection);
+                    Some((Stream::Left(stream), connection))
                 }
                 // Boxed, so that a connection without TLS does not take the memory of one with TLS.
                 Some(tls) => Box::pin(this.shake_hands(tls, stream, &open, stop)).await,
             };
             if let Some((stream, connection)) = opened {
-                this.open.add(&connection);
                 this.serve(stream, connection, accepted_at).await;
             }
             if open.account().has_lost_its_place() {

@@ -12,7 +12,7 @@ use lease_broker_model::text::log_field;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::caller::{Caller, denied};
+use super::caller::{Caller, denied, report_denied};
 use super::connections::{Connection, OpenConnections};
 use super::status;
 use crate::security::{Access, Lost, Presented, RefusalKind, Rpc};
@@ -98,7 +98,8 @@ impl Guard {
         let service = "ServerReflection";
         let caller = self.caller(connection, request.headers(), service)?;
         if caller.identity.rights.is_empty() {
-            return Err(status::role_missing(service, service, "any role"));
+            report_denied(&caller, service, None);
+            return Err(status::any_role_missing(service));
         }
         let source = caller.identity.source.as_ref();
         Ok(source.unwrap_or(&connection.account.source).clone())

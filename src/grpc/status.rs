@@ -309,6 +309,13 @@ pub(super) fn role_missing(rpc: &str, action: &str, needed: &str) -> Status {
     error.with("rpc", rpc).with("role", needed).into()
 }
 
+/// Returns the status for a call of a service that callers with any role may use.
+pub(super) fn any_role_missing(service: &str) -> Status {
+    let text = format!("{service} needs a role on any queue");
+    let error = ApiError::new(Code::PermissionDenied, Reason::RoleMissing, text);
+    error.with("rpc", service).with("role", "any role").into()
+}
+
 /// Returns the status for a call over a limit of its identity.
 pub(super) fn identity_limit(over: OverLimit) -> Status {
     let OverLimit { limit, retry_after } = over;

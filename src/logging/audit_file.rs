@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::folding::OWN_TARGET;
 
-/// A line is shorter.
-const MAX_LINE_BYTES: u64 = 64 << 10;
+/// Most lines are shorter. For a longer last line, more of the file is read.
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// The open file. Each write is a line.
 pub(super) struct AuditFile {
@@ -139,20 +139,29 @@ fn open(path: &Path) -> io::Result<(File, Option<String>)> {
 /// Ends the last line of a file if it was cut off. Returns its hash. `None`: the file is empty.
 fn end_last_line(file: &mut File) -> io::Result<Option<String>> {
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(MAX_LINE_BYTES)))?;
-    let mut end = Vec::new();
-    Read::by_ref(file)
-        .take(MAX_LINE_BYTES)
-        .read_to_end(&mut end)?;
-    if end.is_empty() {
-        return Ok(None);
+    let mut tail_bytes = TAIL_BYTES;
+    loop {
+        let start = length.saturating_sub(tail_bytes);
+        file.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        Read::by_ref(file).take(tail_bytes).read_to_end(&mut end)?;
+        let lines = end.strip_suffix(b"\n").unwrap_or(&end);
+        let mut parts = lines.rsplit(|byte| *byte == b'\n');
+        let last = parts.next().unwrap_or_default();
+        if start > 0 && parts.next().is_none() {
+            // The line begins before.
+            tail_bytes *= 2;
+            continue;
+        }
+        if end.is_empty() {
+            return Ok(None);
+        }
+        let last = hash(last);
+        if !end.ends_with(b"\n") {
+            file.write_all(b"\n")?;
+        }
+        return Ok(Some(last));
     }
-    if !end.ends_with(b"\n") {
-        file.write_all(b"\n")?;
-    }
-    let lines = end.strip_suffix(b"\n").unwrap_or(&end);
-    let last = lines.rsplit(|byte| *byte == b'\n').next();
-    Ok(Some(hash(last.unwrap_or_default())))
 }
 
 fn hash(line: &[u8]) -> String {
@@ -188,6 +197,25 @@ mod tests {
             previous = hash(line.as_bytes());
         }
         assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn line_after_a_long_one_has_its_hash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let long = format!("{{\"changes\":\"{}\"}}\n", "x".repeat(300_000));
+        for line in ["{\"number\":1}\n", &long, "{\"number\":3}\n"] {
+            // Each is written by another process.
+            let mut file = AuditFile::open(&path).expect("opened");
+            file.write_all(line.as_bytes()).expect("written");
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[2].contains(&hash(lines[1].as_bytes())),
+            "{}",
+            lines[2]
+        );
     }
 
     #[test]

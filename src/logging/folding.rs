@@ -5,7 +5,7 @@
 //! - The same line, with the same fields, was written during the last [`WINDOW`].
 //! - Its place in the code has written [`MAX_LINES`] different lines during the last [`WINDOW`].
 //!
-//! A line of the audit about a change of an operator or of the configuration is never left out.
+//! A line of the audit about a change of an operator, of the configuration or of a file is never left out.
 //!
 //! Each identity has its own part of these limits for the lines of the audit, and so has each network from which callers
 //! without an identity come. So nobody can hide what others do behind lines of their own.
@@ -45,8 +45,16 @@ const MAX_NETWORKS: usize = 256;
 const MAX_LINES_OF_NETWORK: usize = 5;
 /// The target of the audit's lines.
 pub(super) const AUDIT_TARGET: &str = "lease_broker::audit";
-/// The field `event` of the audit's lines about changes of operators and of the configuration. Callers without rights make none.
-const CHANGES: [&str; 3] = ["operator.change", "config.changed", "config.refused"];
+/// The field `event` of the audit's lines about changes of operators, of the configuration, of files and of the
+/// level. Callers without rights make none, or few.
+const CHANGES: [&str; 6] = [
+    "operator.change",
+    "config.changed",
+    "config.refused",
+    "file.read",
+    "file.refused",
+    "log.level",
+];
 /// The target of the audit's summaries. They are never folded themselves.
 pub(super) const AUDIT_SUMMARY_TARGET: &str = "lease_broker::audit::summary";
 /// The target of the lines about folding. They are never folded themselves.

@@ -1,8 +1,10 @@
 //! The level of the log, and its changes at run time.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata, Subscriber};
@@ -19,6 +21,8 @@ use super::folding::{AUDIT_SUMMARY_TARGET, AUDIT_TARGET, OWN_TARGET};
 const FOREIGN_TARGETS: &str =
     "h2=error,hyper=error,reqwest=error,rustls=error,tiberius=off,opentelemetry=error";
 
+/// The changes by clients: this number at once, and then evenly over each minute.
+const CHANGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// The names of levels.
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
@@ -59,6 +63,8 @@ pub(super) fn filter<S: Subscriber>(level: impl Filter<S>) -> impl Filter<S> {
 pub struct LogLevel {
     handle: reload::Handle<EnvFilter, Registry>,
     state: Mutex<LevelState>,
+    /// Limits the changes by clients, because each has a line that is never left out.
+    rate: DefaultDirectRateLimiter,
 }
 
 struct LevelState {
@@ -69,6 +75,9 @@ struct LevelState {
 }
 
 impl LogLevel {
+    /// The message of a change that comes too soon after others.
+    pub const TOO_OFTEN: &str = "the level was changed too often: try again in a few seconds";
+
     pub(super) fn new(handle: reload::Handle<EnvFilter, Registry>, configured: String) -> Self {
         let state = LevelState {
             current: configured.clone(),
@@ -78,6 +87,7 @@ impl LogLevel {
         Self {
             handle,
             state: Mutex::new(state),
+            rate: RateLimiter::direct(Quota::per_minute(CHANGES_PER_MINUTE)),
         }
     }
 
@@ -90,8 +100,11 @@ impl LogLevel {
     /// next one. `peer`: the address of the client that demands it.
     ///
     /// # Errors
-    /// A message if the text is not a level. The level then stays as it was.
+    /// A message if the text is not a level, or [`Self::TOO_OFTEN`]. The level then stays as it was.
     pub fn set(&self, level: &str, duration: Option<Duration>, peer: IpAddr) -> Result<(), String> {
+        if level != self.current() && self.rate.check().is_err() {
+            return Err(Self::TOO_OFTEN.to_owned());
+        }
         self.change(level, duration, Some(peer))
     }
 

@@ -26,6 +26,7 @@ use super::login::{Clients, Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
 use super::verification_rate::VerificationRate;
+use super::watched_file::Watched;
 use crate::config;
 
 /// The longest token, in bytes. A longer one is not looked at.
@@ -141,10 +142,20 @@ impl Access {
         }
     }
 
-    /// Reads the files again. If one has changed, all credentials are verified again.
-    pub fn read_files(&self) {
-        if self.rules().read_files() {
-            self.start_generation();
+    /// Returns the parts that are read from files.
+    pub(super) fn files(&self) -> Vec<Arc<dyn Watched>> {
+        self.rules().files()
+    }
+
+    /// Verifies all credentials again, after a file has changed.
+    pub(super) fn use_files(&self) {
+        self.start_generation();
+    }
+
+    /// Fetches the keys of the issuer soon, if they come from an address.
+    pub(super) fn fetch_keys_soon(&self) {
+        if let Some(issuer) = &self.rules().issuer {
+            issuer.fetch_soon();
         }
     }
 

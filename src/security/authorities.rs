@@ -9,7 +9,6 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientCertVerifierBuilder, WebPkiClientVerifier};
 use rustls::{CertificateError, Error, RootCertStore};
 
-use super::pem::certificates;
 use super::revocation_lists::RevocationLists;
 
 /// Authorities, and their lists of revoked certificates.
@@ -23,16 +22,16 @@ pub(super) struct Authorities {
 }
 
 impl Authorities {
-    /// Reads the authorities in a PEM file. `lists`: the certificates that they have revoked.
+    /// `lists`: the certificates that they have revoked.
     ///
     /// # Errors
-    /// The reason why the file cannot be used.
+    /// The reason why an authority cannot be used.
     pub(super) fn new(
-        pem: &[u8],
+        authorities: &[CertificateDer<'static>],
         lists: Option<&RevocationLists>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, String> {
-        let roots = roots(pem)?;
+        let roots = roots(authorities)?;
         let builder =
             || WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
         let build =
@@ -136,14 +135,15 @@ fn verify_with(
     best
 }
 
-/// Reads the authorities in a PEM file.
+/// Returns the store of authorities.
 ///
 /// # Errors
-/// The reason why the file cannot be used.
-pub(super) fn roots(pem: &[u8]) -> Result<Arc<RootCertStore>, String> {
+/// The reason why one cannot be used.
+pub(super) fn roots(authorities: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|error| error.to_string())?;
+    for authority in authorities {
+        let added = roots.add(authority.clone());
+        added.map_err(|error| error.to_string())?;
     }
     Ok(Arc::new(roots))
 }

@@ -34,8 +34,20 @@ impl CertificateNames {
         })
     }
 
+    /// Returns the names of a certificate with this SPIFFE id and no other name.
+    ///
+    /// # Errors
+    /// The id is not in the right form.
+    pub fn of_spiffe_id(id: &str) -> Result<Self, &'static str> {
+        let id = spiffe_id([id].into_iter())?.ok_or("the SPIFFE id is malformed")?;
+        Ok(Self {
+            spiffe_id: Some(id.to_owned()),
+            dns_names: Vec::new(),
+        })
+    }
+
     /// Returns the trust domain of the SPIFFE id.
-    pub(super) fn trust_domain(&self) -> Option<&str> {
+    pub fn trust_domain(&self) -> Option<&str> {
         self.spiffe_id.as_deref().and_then(trust_domain)
     }
 }

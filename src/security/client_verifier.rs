@@ -49,14 +49,14 @@ impl ClientVerifier {
         }
     }
 
-    /// Adds the authorities in a PEM file for the SPIFFE ids of a trust domain.
+    /// Adds authorities for the SPIFFE ids of a trust domain.
     ///
     /// # Errors
-    /// The reason why the file cannot be used.
+    /// The reason why they cannot be used.
     pub(super) fn add_trust_domain(
         &mut self,
         name: &str,
-        authorities: &[u8],
+        authorities: &[CertificateDer<'static>],
     ) -> Result<(), String> {
         let roots = roots(authorities)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, self.provider.clone());
@@ -65,13 +65,13 @@ impl ClientVerifier {
         Ok(())
     }
 
-    /// Adds the authorities in a PEM file for all other certificates, with the lists of certificates that they have revoked.
+    /// Adds authorities for all other certificates, with the lists of certificates that they have revoked.
     ///
     /// # Errors
-    /// The reason why the file of authorities cannot be used.
+    /// The reason why the authorities cannot be used.
     pub(super) fn set_authorities(
         &mut self,
-        authorities: &[u8],
+        authorities: &[CertificateDer<'static>],
         lists: Option<&RevocationLists>,
     ) -> Result<(), String> {
         let authorities = Authorities::new(authorities, lists, &self.provider)?;

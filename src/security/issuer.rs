@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::jwks::Keys;
+use super::jwks::{EMPTY_SET, Keys};
 use super::jwks_url::PublishedKeys;
 use super::jwt::{self, Claims, UNKNOWN_KEY};
-use super::watched_file::WatchedFile;
+use super::watched_file::{Watched, WatchedFile, text};
 use crate::config;
 
 /// The setting that names the file of keys.
@@ -41,17 +41,21 @@ pub struct KeyCounts {
 
 impl Issuer {
     /// Reads the file of keys, or prepares to fetch them. `former`: the issuer until now. Its keys stay in use if they come from the
-    /// same address.
+    /// same file or address.
     ///
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub(super) fn open(settings: &config::Jwt, former: Option<&Self>) -> Result<Self, String> {
-        let former = former.and_then(|former| match &former.keys {
-            KeySource::File(_) => None,
-            KeySource::Address(address) => Some(&**address),
-        });
+        let (former_file, former) = match former.map(|former| &former.keys) {
+            Some(KeySource::File(file)) => (Some(file), None),
+            Some(KeySource::Address(address)) => (None, Some(&**address)),
+            None => (None, None),
+        };
         let keys = match (&settings.jwks_file, &settings.jwks_url) {
-            (Some(file), None) => KeySource::File(WatchedFile::open(FILE, file.clone(), parse)?),
+            (Some(file), None) => {
+                let file = WatchedFile::open(FILE, file.clone(), parse, former_file)?;
+                KeySource::File(file)
+            }
             (None, Some(url)) => {
                 let published = PublishedKeys::new(url, settings, former)?;
                 KeySource::Address(Box::new(published))
@@ -74,14 +78,17 @@ impl Issuer {
         self.settings.jwks_url == other.settings.jwks_url
     }
 
-    /// Reads the files again. Returns true if the keys have changed.
-    pub(super) fn read_files(&self) -> bool {
+    /// Fetches the keys soon, if they come from an address.
+    pub(super) fn fetch_soon(&self) {
+        if let KeySource::Address(address) = &self.keys {
+            address.fetch_soon();
+        }
+    }
+
+    fn file(&self) -> Option<&dyn Watched> {
         match &self.keys {
-            KeySource::File(file) => file.read(),
-            KeySource::Address(address) => {
-                address.read_authorities();
-                false
-            }
+            KeySource::File(file) => Some(file),
+            KeySource::Address(address) => address.authorities(),
         }
     }
 
@@ -141,8 +148,37 @@ impl Issuer {
     }
 }
 
-fn parse(text: &str) -> Result<Keys, String> {
-    let keys = Keys::parse(text)?;
+impl Watched for Issuer {
+    fn read(&self) -> bool {
+        let has_changed = self.file().is_some_and(Watched::read);
+        match &self.keys {
+            KeySource::File(_) => has_changed,
+            KeySource::Address(address) => {
+                if has_changed {
+                    address.use_authorities();
+                }
+                false
+            }
+        }
+    }
+
+    fn report_hang(&self) {
+        if let Some(file) = self.file() {
+            file.report_hang();
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.file().and_then(Watched::problem)
+    }
+}
+
+/// Parses the file of keys. A set without a key takes the last key away. At an address it would be a failure of the issuer.
+fn parse(content: &[u8]) -> Result<Keys, String> {
+    let keys = match Keys::parse(text(content)?) {
+        Err(reason) if reason == EMPTY_SET => Keys::default(),
+        parsed => parsed?,
+    };
     keys.log_skipped(FILE);
     Ok(keys)
 }

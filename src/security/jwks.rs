@@ -13,6 +13,8 @@ use serde_json::Value as Json;
 
 /// The sizes of RSA keys that can be used, in bits.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
+/// The reason why a set without any key cannot be used.
+pub(super) const EMPTY_SET: &str = "the set has no key";
 /// The skipped keys that the log names.
 const NAMED_SKIPPED: usize = 8;
 
@@ -89,7 +91,7 @@ impl Keys {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let set: Set = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if set.keys.is_empty() {
-            return Err("the set has no key".to_owned());
+            return Err(EMPTY_SET.to_owned());
         }
         let mut keys = Self::default();
         for (index, json) in set.keys.into_iter().enumerate() {

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::jwks::Keys;
 use super::pem::certificates;
-use super::watched_file::WatchedFile;
+use super::watched_file::{Watched, WatchedFile, text};
 use crate::config;
 
 /// The setting that has the address, and the one that names the authorities of its certificate.
@@ -70,9 +70,10 @@ impl PublishedKeys {
         settings: &config::Jwt,
         former: Option<&Self>,
     ) -> Result<Self, String> {
-        let authorities = settings.jwks_ca_file.clone();
-        let authorities =
-            authorities.map(|path| WatchedFile::open(AUTHORITIES, path, parse_authorities));
+        let authorities = settings.jwks_ca_file.clone().map(|path| {
+            let former = former.and_then(|former| former.authorities.as_ref());
+            WatchedFile::open(AUTHORITIES, path, parse_authorities, former)
+        });
         let authorities = authorities.transpose()?;
         let is_local = settings.is_local();
         let trusted = authorities.as_ref().map(WatchedFile::current);
@@ -96,22 +97,37 @@ impl PublishedKeys {
         })
     }
 
-    /// Reads the file of authorities again. If they have changed, the set is fetched soon, with the new ones.
-    pub(super) fn read_authorities(&self) {
-        let Some(authorities) = self.authorities.as_ref().filter(|file| file.read()) else {
+    /// Returns the address without its query, which can have a secret.
+    fn shown_url(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+
+    /// Returns the file of authorities.
+    pub(super) fn authorities(&self) -> Option<&dyn Watched> {
+        self.authorities.as_ref().map(|file| file as &dyn Watched)
+    }
+
+    /// Trusts the authorities in the file from now on. The set is fetched soon.
+    pub(super) fn use_authorities(&self) {
+        let Some(authorities) = &self.authorities else {
             return;
         };
         match client(self.is_local, Some(&authorities.current())) {
             Ok(client) => {
                 *self.client.write() = client;
-                self.is_coming.store(true, Ordering::Release);
-                self.wanted.notify_one();
+                self.fetch_soon();
             }
             Err(reason) => tracing::error!(
                 target: "lease_broker::audit",
                 setting = AUTHORITIES, reason, "authorities cannot be used; the old ones stay in use"
             ),
         }
+    }
+
+    /// Fetches the set soon.
+    pub(super) fn fetch_soon(&self) {
+        self.is_coming.store(true, Ordering::Release);
+        self.wanted.notify_one();
     }
 
     /// Returns the keys of the last good set.
@@ -132,8 +148,7 @@ impl PublishedKeys {
         if self.ration.check().is_err() {
             return false;
         }
-        self.is_coming.store(true, Ordering::Release);
-        self.wanted.notify_one();
+        self.fetch_soon();
         true
     }
 
@@ -149,7 +164,7 @@ impl PublishedKeys {
                     if is_failing {
                         tracing::warn!(
                             target: "lease_broker::audit",
-                            setting = SETTING, url = %self.url, "keys are fetched again"
+                            setting = SETTING, url = %self.shown_url(), "keys are fetched again"
                         );
                     }
                     is_failing = false;
@@ -159,7 +174,7 @@ impl PublishedKeys {
                     // The log leaves repetitions out.
                     tracing::error!(
                         target: "lease_broker::audit",
-                        setting = SETTING, url = %self.url, reason = %visible(&reason),
+                        setting = SETTING, url = %self.shown_url(), reason = %visible(&reason),
                         "keys cannot be fetched; the last good set stays in use"
                     );
                     is_failing = true;
@@ -197,7 +212,7 @@ impl PublishedKeys {
         let fetched = self.fetch().await;
         fetched
             .map(drop)
-            .map_err(|reason| format!("{SETTING}: {}: {}", self.url, visible(&reason)))
+            .map_err(|reason| format!("{SETTING}: {}: {}", self.shown_url(), visible(&reason)))
     }
 
     async fn download(&self) -> Result<Vec<u8>, String> {
@@ -229,7 +244,7 @@ impl PublishedKeys {
             let (used, skipped) = (keys.len(), keys.skipped());
             tracing::info!(
                 target: "lease_broker::audit",
-                setting = SETTING, url = %self.url, used, skipped, "keys fetched"
+                setting = SETTING, url = %self.shown_url(), used, skipped, "keys fetched"
             );
             keys.log_skipped(SETTING);
         }
@@ -260,9 +275,9 @@ fn client(is_local: bool, authorities: Option<&str>) -> Result<Client, String> {
     client.map_err(|error| format!("{SETTING}: {}", causes(&error)))
 }
 
-fn parse_authorities(pem: &str) -> Result<String, String> {
-    certificates(pem.as_bytes())?;
-    Ok(pem.to_owned())
+fn parse_authorities(pem: &[u8]) -> Result<String, String> {
+    certificates(pem)?;
+    text(pem).map(str::to_owned)
 }
 
 /// Returns an error and its causes. The client's own text does not say what went wrong.
@@ -298,7 +313,8 @@ mod tests {
         assert_eq!(former.replace(format!("{set} ").into_bytes()), Ok(false));
         let same = open("http://localhost/keys", "second", Some(&former));
         assert_eq!(same.current().len(), 1);
-        let other = open("http://localhost/others", "first", Some(&former));
+        let other = open("http://localhost/others?secret", "first", Some(&former));
         assert_eq!(other.current().len(), 0);
+        assert_eq!(other.shown_url(), "http://localhost/others");
     }
 }

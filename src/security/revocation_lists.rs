@@ -18,7 +18,7 @@ const MAX_SELECTIONS: usize = 16;
 type Der = CertificateRevocationListDer<'static>;
 
 /// The lists of a file.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct RevocationLists {
     selections: Vec<Vec<Der>>,
 }

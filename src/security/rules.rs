@@ -8,7 +8,7 @@ use super::issuer::Issuer;
 use super::jwt::Claims;
 use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
 use super::tokens::{Token, Tokens};
-use super::watched_file::WatchedFile;
+use super::watched_file::{Watched, WatchedFile, text};
 use crate::config;
 
 /// The identity of credentials, or the reason why they have none.
@@ -19,7 +19,7 @@ pub struct Rules {
     entries: Vec<Entry>,
     /// The identity of callers without credentials. `None`: they are refused.
     pub(super) anonymous: Option<Arc<Identity>>,
-    tokens: Option<WatchedFile<Tokens>>,
+    tokens: Option<Arc<WatchedFile<Tokens>>>,
     pub(super) issuer: Option<Arc<Issuer>>,
 }
 
@@ -31,7 +31,8 @@ struct Entry {
 
 impl Rules {
     /// Reads the files that the configuration names. `former`: the rules until now. The used parts of
-    /// its identities' limits stay used, and keys that were fetched from the same address stay in use.
+    /// its identities' limits stay used. The last usable contents of the same files, and keys that were fetched from the same address,
+    /// stay in use.
     ///
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
@@ -46,8 +47,11 @@ impl Rules {
                 identity: Arc::new(Identity::new(settings, scope, former)),
             }
         };
-        let tokens = settings.tokens_file.clone();
-        let tokens = tokens.map(|path| WatchedFile::open("auth.tokens_file", path, Tokens::parse));
+        let tokens = settings.tokens_file.clone().map(|path| {
+            let former = former.and_then(|rules| rules.tokens.as_deref());
+            let parse = |content: &[u8]| Tokens::parse(text(content)?);
+            WatchedFile::open("auth.tokens_file", path, parse, former).map(Arc::new)
+        });
         let issuer = settings.jwt.as_ref().map(|settings| {
             let former = former.and_then(|rules| rules.issuer.as_deref());
             Issuer::open(settings, former).map(Arc::new)
@@ -86,14 +90,13 @@ impl Rules {
         issuer.fetch_keys().await
     }
 
-    /// Reads the files again. Returns whether one has changed.
-    pub(super) fn read_files(&self) -> bool {
-        let tokens_changed = self.tokens.as_ref().is_some_and(WatchedFile::read);
-        let keys_changed = self
-            .issuer
-            .as_ref()
-            .is_some_and(|issuer| issuer.read_files());
-        tokens_changed || keys_changed
+    /// Returns the parts that are read from files.
+    pub(super) fn files(&self) -> Vec<Arc<dyn Watched>> {
+        let tokens = self.tokens.iter();
+        let tokens = tokens.map(|file| file.clone() as Arc<dyn Watched>);
+        let issuer = self.issuer.iter();
+        let issuer = issuer.map(|issuer| issuer.clone() as Arc<dyn Watched>);
+        tokens.chain(issuer).collect()
     }
 
     /// Returns the identity of a certificate with these names.

@@ -1,95 +1,190 @@
 //! A file whose content is used, and read again when it changes.
 //!
-//! The content decides, not the modification time: Kubernetes replaces a symbolic link.
+//! The content decides, not the modification time: Kubernetes replaces a symbolic link. Each file has its own last usable content, so
+//! one that cannot be used, or that hangs when it is read, keeps no other from taking effect.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use sha2::{Digest as _, Sha256};
 
-/// A file, and the value that its last usable content stands for.
-pub(super) struct WatchedFile<T> {
-    setting: &'static str,
-    path: PathBuf,
-    parse: fn(&str) -> Result<T, String>,
-    current: RwLock<Arc<T>>,
-    /// The hash of the content that was read last, usable or not.
-    last: Mutex<[u8; 32]>,
+/// The time after which a file that is being read counts as one that does not answer.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// A part of the state that is read from files.
+pub(super) trait Watched: Send + Sync {
+    /// Reads the files again. Returns true if the part has changed since this was called last.
+    fn read(&self) -> bool;
+
+    /// Reports a file that is being read, and does not answer.
+    fn report_hang(&self);
+
+    /// Returns why a file is not used as it is, with the setting and the path. `None`: it is used.
+    fn problem(&self) -> Option<String>;
 }
 
-impl<T: PartialEq> WatchedFile<T> {
-    /// Reads a file. `setting`: the key of the configuration that names it.
+/// A file, and the value that its last usable content stands for.
+pub(super) struct WatchedFile<T> {
+    setting: String,
+    path: PathBuf,
+    parse: fn(&[u8]) -> Result<T, String>,
+    content: Arc<Content<T>>,
+    /// The version of the content that was reported as a change.
+    seen: AtomicU64,
+}
+
+/// The content of a file, for all servers that use it.
+struct Content<T> {
+    last: RwLock<Last<T>>,
+    /// Locked while the file is read.
+    reading: Mutex<()>,
+}
+
+/// The last content that was read.
+struct Last<T> {
+    /// The value of the last one that was usable.
+    value: Arc<T>,
+    version: u64,
+    hash: [u8; 32],
+    problem: Option<String>,
+}
+
+impl<T: PartialEq + Send + Sync> WatchedFile<T> {
+    /// Reads a file. `setting`: the key of the configuration that names it. `former`: the file that was used until now. If it is the same,
+    /// its last usable content stays in use, and nothing is read.
     ///
     /// # Errors
     /// The setting, the file, and the reason why it cannot be used.
     pub(super) fn open(
-        setting: &'static str,
+        setting: &str,
         path: PathBuf,
-        parse: fn(&str) -> Result<T, String>,
+        parse: fn(&[u8]) -> Result<T, String>,
+        former: Option<&Self>,
     ) -> Result<Self, String> {
-        let content = std::fs::read_to_string(&path).map_err(|error| error.to_string());
-        let value = content
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|text| parse(text));
-        let value = value.map_err(|reason| format!("{setting}: {}: {reason}", path.display()))?;
+        let content = match former {
+            Some(former) if former.path == path => former.content.clone(),
+            _ => {
+                let read = std::fs::read(&path).map_err(|error| error.to_string());
+                let value = read.and_then(|bytes| Ok((parse(&bytes)?, hash(&bytes))));
+                let (value, hash) =
+                    value.map_err(|reason| format!("{setting}: {}: {reason}", path.display()))?;
+                Arc::new(Content {
+                    last: RwLock::new(Last {
+                        value: Arc::new(value),
+                        version: 0,
+                        hash,
+                        problem: None,
+                    }),
+                    reading: Mutex::new(()),
+                })
+            }
+        };
+        let seen = content.last.read().version;
         Ok(Self {
-            setting,
-            parse,
-            current: RwLock::new(Arc::new(value)),
-            last: Mutex::new(hash(&content)),
+            setting: setting.to_owned(),
             path,
+            parse,
+            content,
+            seen: AtomicU64::new(seen),
         })
     }
 
     /// Returns the value in use.
     pub(super) fn current(&self) -> Arc<T> {
-        let current = self.current.read();
-        current.clone()
+        self.content.last.read().value.clone()
     }
 
-    /// Reads the file again. Returns true if the value has changed. A content that cannot be used is reported once, and the
-    /// value stays as it is.
-    pub(super) fn read(&self) -> bool {
-        let content = std::fs::read_to_string(&self.path).map_err(|error| error.to_string());
-        let hash = hash(&content);
-        let mut last = self.last.lock();
-        if *last == hash {
-            return false;
-        }
-        *last = hash;
-        drop(last);
-        let (setting, file) = (self.setting, self.path.display());
-        match content.and_then(|text| (self.parse)(&text)) {
-            Ok(value) => {
-                tracing::info!(target: "lease_broker::audit", setting, %file, "file read again");
-                let mut current = self.current.write();
-                let is_new = **current != value;
-                *current = Arc::new(value);
-                is_new
-            }
-            Err(reason) => {
-                tracing::error!(
-                    target: "lease_broker::audit", setting, %file, reason,
-                    "file cannot be used; its last usable content stays in use"
-                );
-                false
+    pub(super) fn setting(&self) -> &str {
+        &self.setting
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_file(&self) {
+        let Some(_turn) = self.content.reading.try_lock_for(ANSWER_TIME) else {
+            return self.report_hang();
+        };
+        let read = std::fs::read(&self.path).map_err(|error| error.to_string());
+        let new_hash = read.as_deref().ok().map(hash);
+        {
+            let last = self.content.last.read();
+            if new_hash == Some(last.hash) && last.problem.is_none() {
+                return;
             }
         }
+        let value = match read.and_then(|bytes| (self.parse)(&bytes)) {
+            Ok(value) => value,
+            Err(reason) => return self.refuse(reason),
+        };
+        let (setting, file) = (&*self.setting, self.path.display());
+        tracing::info!(
+            target: "lease_broker::audit",
+            event = "file.read", setting, %file, "file read again"
+        );
+        let mut last = self.content.last.write();
+        last.problem = None;
+        last.hash = new_hash.unwrap_or_default();
+        if *last.value != value {
+            last.value = Arc::new(value);
+            last.version += 1;
+        }
+    }
+
+    /// Reports once why the file cannot be used.
+    fn refuse(&self, reason: String) {
+        let mut last = self.content.last.write();
+        if last.problem.as_ref() == Some(&reason) {
+            return;
+        }
+        let (setting, file) = (&*self.setting, self.path.display());
+        tracing::error!(
+            target: "lease_broker::audit",
+            event = "file.refused", setting, %file, reason,
+            "file cannot be used; its last usable content stays in use"
+        );
+        last.problem = Some(reason);
     }
 }
 
-fn hash(content: &Result<String, String>) -> [u8; 32] {
-    let (kind, text) = match content {
-        Ok(text) => (0, text),
-        Err(error) => (1, error),
-    };
-    Sha256::new()
-        .chain_update([kind])
-        .chain_update(text)
-        .finalize()
-        .into()
+impl<T: PartialEq + Send + Sync> Watched for WatchedFile<T> {
+    fn read(&self) -> bool {
+        self.read_file();
+        let version = self.content.last.read().version;
+        self.seen.swap(version, Ordering::Relaxed) != version
+    }
+
+    fn report_hang(&self) {
+        if self.content.reading.is_locked() {
+            self.refuse("the file does not answer".to_owned());
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let last = self.content.last.read();
+        let reason = last.problem.as_ref()?;
+        Some(format!(
+            "{}: {}: {reason}",
+            self.setting,
+            self.path.display()
+        ))
+    }
+}
+
+/// Returns the content of a file of text.
+///
+/// # Errors
+/// The content is not UTF-8.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
+    str::from_utf8(bytes).map_err(|error| error.to_string())
+}
+
+fn hash(content: &[u8]) -> [u8; 32] {
+    Sha256::digest(content).into()
 }
 
 #[cfg(test)]
@@ -101,8 +196,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("number");
         std::fs::write(&path, "1").expect("written");
-        let parse = |text: &str| text.parse::<u32>().map_err(|error| error.to_string());
-        let file = WatchedFile::open("a.b", path.clone(), parse).expect("a number");
+        let parse = |content: &[u8]| {
+            text(content)?
+                .parse::<u32>()
+                .map_err(|error| error.to_string())
+        };
+        let file = WatchedFile::open("a.b", path.clone(), parse, None).expect("a number");
         assert!(!file.read());
         std::fs::write(&path, "x").expect("written");
         assert!(!file.read());
@@ -131,8 +230,8 @@ mod tests {
             std::fs::write(file, name.as_encoded_bytes()).expect("written");
         }
         link_to(&first);
-        let parse = |text: &str| Ok::<_, String>(text.to_owned());
-        let file = WatchedFile::open("a.b", link.clone(), parse).expect("a text");
+        let parse = |content: &[u8]| text(content).map(str::to_owned);
+        let file = WatchedFile::open("a.b", link.clone(), parse, None).expect("a text");
         link_to(&first);
         assert!(!file.read());
         link_to(&second);
@@ -142,12 +241,38 @@ mod tests {
 
     #[test]
     fn error_at_the_start_names_setting_and_file() {
-        let parse = |_: &str| Ok::<(), String>(());
-        let error = WatchedFile::open("auth.tokens_file", "/nowhere/x".into(), parse).err();
+        let parse = |_: &[u8]| Ok::<(), String>(());
+        let error = WatchedFile::open("auth.tokens_file", "/nowhere/x".into(), parse, None).err();
         let error = error.expect("the file does not exist");
         assert!(
             error.starts_with("auth.tokens_file: /nowhere/x: "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn next_holder_has_the_last_usable_content_and_sees_each_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("text");
+        std::fs::write(&path, "1").expect("written");
+        let parse = |content: &[u8]| match content {
+            b"x" => Err("it is x".to_owned()),
+            content => text(content).map(str::to_owned),
+        };
+        let first = WatchedFile::open("a.b", path.clone(), parse, None).expect("a text");
+        std::fs::write(&path, "x").expect("written");
+        assert!(!first.read());
+        let next = WatchedFile::open("a.b", path.clone(), parse, Some(&first));
+        let next = next.expect("the last usable content");
+        assert_eq!(*next.current(), "1");
+        let problem = format!("a.b: {}: it is x", path.display());
+        assert_eq!(next.problem(), Some(problem));
+        std::fs::write(&path, "2").expect("written");
+        assert!(first.read());
+        assert!(next.read());
+        assert_eq!((next.problem(), &**next.current()), (None, "2"));
+        let other = folder.path().join("other");
+        let other = WatchedFile::open("a.b", other, parse, Some(&first));
+        assert!(other.is_err(), "another file must be usable");
     }
 }

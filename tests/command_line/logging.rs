@@ -110,7 +110,29 @@ fn level_is_fixed_on_an_address_that_others_reach() {
         let admin = SocketAddr::from(([127, 0, 0, 1], port));
         assert_eq!(send(admin, "PUT", "/log/level", "debug").status, status);
         assert_eq!(get(admin, "/log/level").status, 200);
+        assert_eq!(get(admin, "/").status, status);
+        let process = workspace.process.as_ref().expect("a service");
+        let log = process.log();
+        for event in ["log.level_refused", "dashboard.refused"] {
+            let line = format!("event=\"{event}\" peer=127.0.0.1");
+            assert_eq!(log.contains(&line), !allow, "{log}");
+        }
     }
+}
+
+#[test]
+fn each_change_of_the_level_has_a_line_and_they_have_a_rate() {
+    let (_workspace, process, admin) = serving("info");
+    let put = |level: &str| send(admin, "PUT", "/log/level", level).status;
+    let levels = ["debug", "info"].into_iter().cycle().take(10);
+    for level in levels {
+        assert_eq!(put(level), 200);
+    }
+    assert_eq!(put("debug"), 429);
+    assert_eq!(get(admin, "/log/level").body, "info");
+    wait_until_blocking("each change has a line", || {
+        process.log().matches("event=\"log.level\"").count() == 10
+    });
 }
 
 #[tokio::test]

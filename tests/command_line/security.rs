@@ -395,6 +395,7 @@ fn auth_check_shows_the_roles_on_each_queue() {
     fails(&check("--anonymous"), 1, &["auth.anonymous has no role"]);
     fails(&check("--token-name nobody"), 1, &["no identity"]);
     fails(&check("--spiffe spiffe://a/b"), 1, &["no identity fits"]);
+    fails(&check("--spiffe spiffe://a/b/"), 1, &["malformed"]);
     fails(&check(""), 64, &["--spiffe"]);
 }
 

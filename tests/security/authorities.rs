@@ -1,12 +1,15 @@
 //! Which authorities count for which certificates of clients, and which certificates they have revoked.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use tonic::Code;
 
 use crate::security::fixture::Files;
+use crate::security::handshakes::HalfHandshake;
 use crate::security::new_files::Broker;
 use crate::support::certificates::Authority;
+use crate::support::raw_connection::blocking;
 use crate::support::timeout::wait_until;
 
 const AUTH: &str = "
@@ -66,7 +69,7 @@ async fn revoked_certificate_loses_its_connection() {
     broker.process.signal("HUP");
     wait_until("the unusable list is reported", async || {
         let log = broker.process.log();
-        log.contains("server.tls.client_revocation_lists") && log.contains("stay in use")
+        log.contains("server.tls.client_revocation_lists") && log.contains("stays in use")
     })
     .await;
     assert!(!broker.serves(&goes).await);
@@ -92,11 +95,12 @@ async fn certificate_that_has_ended_loses_its_connection() {
         }
     }
     let open = open.expect("served");
-    let mut authorities = authority.pem();
+    let others = [String::new(), Authority::named("Another authority").pem()];
+    let mut others = others.iter().cycle();
     wait_until("the connection has ended", async || {
         // Certificates are checked at each change, so that the test need not wait for the interval. The broker can read a file that is
         // half written, and then changes nothing.
-        authorities.push('\n');
+        let authorities = authority.pem() + others.next().expect("a cycle");
         broker.files.write("clients.crt", &authorities);
         broker.process.signal("HUP");
         let is_refused = Broker::claim(&open, None).await != Code::Ok;
@@ -213,5 +217,129 @@ async fn key_that_every_user_can_read_is_reported() {
         let log = broker.process.log();
         let reported = log.contains("every user of this host can read the private key");
         assert_eq!(reported, is_reported, "{mode:o}: {log}");
+        if !is_reported {
+            let permissions = std::fs::Permissions::from_mode(0o644);
+            std::fs::set_permissions(broker.files.file("tls.key"), permissions).expect("set");
+            broker.process.signal("HUP");
+            wait_until("the new mode is reported", async || {
+                broker.process.log().contains("mode=\"0644\"")
+            })
+            .await;
+        }
     }
+}
+
+#[tokio::test]
+async fn authority_that_has_ended_is_reported() {
+    let files = Files::new();
+    let ended = Authority::ended();
+    files.write("clients.crt", &(files.authority.pem() + &ended.pem()));
+    let own = ended.sign(&["spiffe://test/fleet"]);
+    let settings = files.settings(AUTH);
+    let broker = Broker::with_settings(files, &settings);
+    assert!(broker.serves(&own).await);
+    let log = broker.process.log();
+    let line = "number=2 reason=\"the certificate expired at 2020-01-01T00:00:00Z\"";
+    assert!(log.contains(line), "{log}");
+}
+
+#[tokio::test]
+async fn revocation_counts_beside_an_unusable_certificate() {
+    let files = Files::new();
+    let [stays, goes] = [0, 1].map(|_| files.authority.sign(&["spiffe://test/fleet"]));
+    let nobody = files.authority.revoke(&[], 2100);
+    let broker = with_lists(files, &nobody);
+    let files = &broker.files;
+    let going = broker.connect(&files.authority, Some(&goes)).await;
+    let going = going.expect("connected");
+    assert_eq!(Broker::claim(&going, None).await, Code::Ok);
+    let expired = files.authority.sign(&["localhost", "expired"]);
+    expired.write(files.path(), "tls");
+    broker.process.signal("HUP");
+    wait_until("the expired certificate is not used", async || {
+        broker.process.log().contains("expired at 2020-01-01")
+    })
+    .await;
+
+    files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
+    broker.process.signal("HUP");
+    wait_until("the revoked certificate is refused", async || {
+        Broker::claim(&going, None).await != Code::Ok
+    })
+    .await;
+    assert!(!broker.serves(&goes).await);
+    assert!(broker.serves(&stays).await);
+    // The answer to the SIGHUP says that the certificate is not used.
+    wait_until("the line names it", async || {
+        let log = broker.process.log();
+        log.contains("not_in_use=\"server.tls.certificate: ")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn certificate_is_renewed_beside_an_unusable_list() {
+    let files = Files::new();
+    let own = files.authority.sign(&["spiffe://test/fleet"]);
+    let nobody = files.authority.revoke(&[], 2100);
+    let broker = with_lists(files, &nobody);
+    broker.files.write("clients.crl", "<html>503</html>");
+    let renewed = Authority::named("Renewed authority");
+    let pair = renewed.sign(&["localhost"]);
+    pair.write(broker.files.path(), "tls");
+    broker.process.signal("HUP");
+    wait_until("the new certificate is shown", async || {
+        broker.connect(&renewed, Some(&own)).await.is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn trust_domain_loses_an_authority_beside_an_unusable_one() {
+    let files = Files::new();
+    let [stays, goes, other] = ["Stays", "Goes", "Other"].map(Authority::named);
+    files.write("test.crt", &(stays.pem() + &goes.pem()));
+    files.write("other.crt", &other.pem());
+    let [test, partner] = ["test.crt", "other.crt"].map(|name| files.file(name));
+    let setting = format!(
+        "trust_domains = {{ test = '{}', other = '{}' }}",
+        test.display(),
+        partner.display()
+    );
+    let settings = settings(&files, &setting);
+    let broker = Broker::with_settings(files, &settings);
+    let [stays_own, goes_own] =
+        [&stays, &goes].map(|authority| authority.sign(&["spiffe://test/fleet"]));
+    assert!(broker.serves(&goes_own).await);
+    broker.files.write("other.crt", "<html>404</html>");
+    broker.files.write("test.crt", &stays.pem());
+    broker.process.signal("HUP");
+    wait_until("the removed authority is refused", async || {
+        !broker.serves(&goes_own).await
+    })
+    .await;
+    assert!(broker.serves(&stays_own).await);
+}
+
+#[tokio::test]
+async fn certificate_revoked_during_its_handshake_is_not_served() {
+    let files = Files::new();
+    let goes = files.authority.sign(&["spiffe://test/fleet"]);
+    let nobody = files.authority.revoke(&[], 2100);
+    let broker = with_lists(files, &nobody);
+    let files = &broker.files;
+    let (address, authority) = (broker.process.address, files.authority.pem());
+    let own = (goes.certificate.clone(), goes.key.clone());
+    // The broker has chosen its lists when it has answered the first message.
+    let handshake = blocking(move || HalfHandshake::begin(address, &authority, &own)).await;
+    files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
+    broker.process.signal("HUP");
+    wait_until("the list is read", async || !broker.serves(&goes).await).await;
+    let ended = blocking(move || handshake.finish());
+    wait_until("the connection is ended", async || {
+        broker.process.log().contains("tls.ended")
+    })
+    .await;
+    let ended = ended.await;
+    assert!(ended < Duration::from_secs(10), "{ended:?}");
 }

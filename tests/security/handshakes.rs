@@ -1,15 +1,22 @@
 //! Handshakes with the TLS of Python: which clients may connect, and with which versions.
 
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::security::fixture::Files;
 use crate::support::certificates::{Authority, Signed};
+use crate::support::frames::{PREFACE, SETTINGS, frame};
 use crate::support::raw_connection::blocking;
 use crate::support::server::Server;
 use crate::support::skipped::skipped;
@@ -173,4 +180,51 @@ async fn stopped_handshakes_do_not_keep_others_out() {
     let stopped = stopped.await;
     with_timeout(files.connect(&server, None)).await;
     drop(stopped);
+}
+
+/// A client that has received the broker's first answer, and has not sent its own certificate yet.
+pub(crate) struct HalfHandshake {
+    session: ClientConnection,
+    stream: TcpStream,
+}
+
+impl HalfHandshake {
+    /// `authority`: that of the broker, as PEM. `own`: the certificate and the key of the client.
+    pub(crate) fn begin(address: SocketAddr, authority: &str, own: &(String, String)) -> Self {
+        let parse = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+        let mut roots = RootCertStore::empty();
+        roots.add(parse(authority)).expect("an authority");
+        let key = PrivateKeyDer::from_pem_slice(own.1.as_bytes()).expect("a key");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![parse(&own.0)], key);
+        let mut config = config.expect("a pair");
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let name = "localhost".try_into().expect("a name");
+        let mut session = ClientConnection::new(Arc::new(config), name).expect("a session");
+        let mut stream = TcpStream::connect(address).expect("connected");
+        while session.wants_write() {
+            session.write_tls(&mut stream).expect("sent");
+        }
+        // The request for a certificate is behind the broker's first message.
+        while session.peer_certificates().is_none() {
+            session.read_tls(&mut stream).expect("received");
+            session.process_new_packets().expect("an answer");
+        }
+        Self { session, stream }
+    }
+
+    /// Finishes the handshake, and reads until the broker ends the connection. Returns the time that it has lasted.
+    pub(crate) fn finish(mut self) -> Duration {
+        let start = Instant::now();
+        let mut stream = rustls::Stream::new(&mut self.session, &mut self.stream);
+        let settings = frame(SETTINGS, 0, 0, &[]);
+        let greeting = [PREFACE, &settings].concat();
+        let _ = stream.write_all(&greeting);
+        let _ = stream.read_to_end(&mut Vec::new());
+        start.elapsed()
+    }
 }

@@ -8,7 +8,9 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::security::fixture::{Files, authorization};
+use crate::support::event_stream::EventStream;
 use crate::support::process::BrokerProcess;
+use crate::support::raw_connection::blocking;
 use crate::support::timeout::wait_until;
 
 const AUTH: &str = "
@@ -54,7 +56,7 @@ async fn queues_without_a_role_are_not_shown_as_differing() {
     let other = text.replace(&work.0, &work.1).replace(&hidden.0, &hidden.1);
     files.write("two.toml", &other);
     let store = files.file("q.db");
-    let broker = BrokerProcess::serve(&store, &files.file("one.toml"));
+    let mut broker = BrokerProcess::serve(&store, &files.file("one.toml"));
     let _second = BrokerProcess::second(&store, &files.file("two.toml"));
     let endpoint = Endpoint::from_shared(broker.url()).expect("a URL");
     let channel = endpoint.connect_lazy();
@@ -78,4 +80,22 @@ async fn queues_without_a_role_are_not_shown_as_differing() {
     let drained = admin.drain_broker(request(drain, Some(&keeper))).await;
     let drained = drained.expect("told").into_inner().broker;
     assert_eq!(drained.expect("the broker").differing_queues, ["work"]);
+
+    // The events of the dashboard's page show no more than the page.
+    let (admin, bearer) = (
+        broker.admin_address(),
+        format!("authorization: Bearer {watcher}\r\n"),
+    );
+    let differing = blocking(move || {
+        let mut events = EventStream::open(admin, "/events?page=brokers", &bearer);
+        loop {
+            let event = events.next().expect("an event");
+            let mut cells = event.data.split("settings that differ\">").skip(1);
+            if let Some(cell) = cells.find(|cell| !cell.starts_with("none<")) {
+                return cell.to_owned();
+            }
+        }
+    });
+    let differing = differing.await;
+    assert!(differing.starts_with("work<"), "{differing}");
 }

@@ -42,7 +42,10 @@ impl Broker {
     }
 
     fn start_with(auth: &str) -> Self {
-        let files = Files::new();
+        Self::with_files(Files::new(), auth)
+    }
+
+    fn with_files(files: Files, auth: &str) -> Self {
         let token = files.add_token("fleet");
         files.write("config.toml", &settings(&files, auth, QUEUE));
         let (store, config) = (files.file("queues.db"), files.file("config.toml"));
@@ -102,6 +105,8 @@ async fn roles_and_limits_change_on_an_open_connection() {
     let calls = (0..100).map(|_| broker.call(&channel, "Wake", "work"));
     let codes = futures_util::future::join_all(calls).await;
     assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
+    let line = "event=\"limit.identity\" peer=127.0.0.1";
+    wait_until(line, async || broker.process.log().contains(line)).await;
 
     let other = AUTH.replace("fleet", "others");
     broker.reload(&other, QUEUE, "-auth.identities.fleet").await;
@@ -182,7 +187,7 @@ async fn tokens_that_do_not_answer_keep_no_later_sighup_from_effect() {
 }
 
 /// Replaces a file by a pipe without a writer, so that reading it never ends.
-fn make_pipe(files: &Files, name: &str) -> PathBuf {
+pub(crate) fn make_pipe(files: &Files, name: &str) -> PathBuf {
     let path = files.file(name);
     std::fs::remove_file(&path).expect("removed");
     let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -309,4 +314,28 @@ async fn configuration_with_a_removed_queue_changes_nothing() {
         .reload(&more, QUEUE, "configuration read again")
         .await;
     assert_eq!(broker.call(&channel, "Wake", "other").await, Code::NotFound);
+}
+
+#[tokio::test]
+async fn identity_is_removed_beside_a_file_that_cannot_be_used() {
+    let files = Files::new();
+    let keys = files.file("jwks.json");
+    let jwt = format!(
+        "jwt = {{ jwks_file = '{}', issuer = 'i', audience = 'a' }}\n",
+        keys.display()
+    );
+    let broker = Broker::with_files(files, &format!("{jwt}{AUTH}"));
+    let channel = broker.channel();
+    assert_eq!(broker.call(&channel, "Wake", "work").await, Code::Ok);
+    broker.files.write("jwks.json", r#"{"keys":[{"kty":"#);
+    let others = format!("{jwt}{}", AUTH.replace("fleet", "others"));
+    broker
+        .reload(&others, QUEUE, "-auth.identities.fleet")
+        .await;
+    wait_until("the identity is refused", async || {
+        broker.call(&channel, "Wake", "work").await == Code::Unauthenticated
+    })
+    .await;
+    let log = broker.process.log();
+    assert!(log.contains("not_in_use=\"auth.jwt.jwks_file: "), "{log}");
 }

@@ -7,6 +7,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::security::fixture::{Files, call, claims};
+use crate::security::new_configuration::make_pipe;
 use crate::support::certificates::{Authority, Signed};
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until;
@@ -237,4 +238,48 @@ async fn signing_key_beside_an_unknown_key_is_used() {
         log.contains("key 3 (new): kty is not RSA, EC or OKP"),
         "{log}"
     );
+}
+
+#[tokio::test]
+async fn last_key_is_taken_away() {
+    let broker = Broker::start();
+    let token = broker.files.sign(&claims("user:ann"));
+    let channel = broker.connect(&broker.files.authority, None).await;
+    let channel = channel.expect("connected");
+    assert_eq!(Broker::claim(&channel, Some(&token)).await, Code::Ok);
+    broker.files.write("jwks.json", r#"{"keys":[]}"#);
+    broker.process.signal("HUP");
+    wait_until("the token is refused", async || {
+        Broker::claim(&channel, Some(&token)).await == Code::Unauthenticated
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn token_is_removed_beside_a_file_that_hangs() {
+    let broker = Broker::start();
+    let files = &broker.files;
+    let token = files.add_token("loader");
+    broker.process.signal("HUP");
+    let channel = broker.connect(&files.authority, None).await;
+    let channel = channel.expect("connected");
+    wait_until("the token is known", async || {
+        let channel = broker.connect(&files.authority, None).await;
+        let channel = channel.expect("connected");
+        Broker::claim(&channel, Some(&token)).await == Code::Ok
+    })
+    .await;
+    assert_eq!(Broker::claim(&channel, Some(&token)).await, Code::Ok);
+    let _pipe = make_pipe(files, "jwks.json");
+    files.write("tokens", "");
+    broker.process.signal("HUP");
+    wait_until("the token is refused", async || {
+        Broker::claim(&channel, Some(&token)).await == Code::Unauthenticated
+    })
+    .await;
+    wait_until("the line names the file that hangs", async || {
+        let log = broker.process.log();
+        log.contains("not_in_use=\"auth.jwt.jwks_file: ") && log.contains("does not answer")
+    })
+    .await;
 }

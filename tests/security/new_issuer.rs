@@ -171,3 +171,15 @@ async fn replaced_authority_of_the_address_is_used() {
     broker.process.signal("HUP");
     broker.wait_until_accepted(&new).await;
 }
+
+#[tokio::test]
+async fn key_removed_at_the_address_is_refused_on_sighup() {
+    let (broker, publisher) = Broker::start().await;
+    let (other, _) = key_and_token(&Files::new(), "second");
+    publisher.publish(&set(&[&other]));
+    broker.process.signal("HUP");
+    wait_until("the token is refused", async || {
+        broker.call(&broker.token).await == Code::Unauthenticated
+    })
+    .await;
+}

@@ -23,7 +23,17 @@ impl Authority {
     }
 
     pub(crate) fn named(name: &str) -> Self {
+        Self::with_params(name, CertificateParams::default())
+    }
+
+    /// An authority whose own certificate has ended in 2020.
+    pub(crate) fn ended() -> Self {
         let mut params = CertificateParams::default();
+        params.not_after = date_time_ymd(2020, 1, 1);
+        Self::with_params("Ended authority", params)
+    }
+
+    fn with_params(name: &str, mut params: CertificateParams) -> Self {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // A certificate with the name of its authority would look as if it had signed itself.
         let subject = &mut params.distinguished_name;

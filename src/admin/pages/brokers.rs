@@ -55,6 +55,11 @@ fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
     };
     let may_drain =
         broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
+    // The data can have been read for another viewer.
+    let differing = broker.differing_queues.iter().map(String::as_str);
+    let differing: Vec<_> = differing
+        .filter(|queue| viewer.caller.may(Rpc::ListBrokers, queue))
+        .collect();
     html! {
         tr #{ "broker-" (broker.broker_id) } {
             th scope="row" { (broker.address) @if broker.is_self { span.hint { " (this one)" } } div.hint { code { (broker.broker_id) } } }
@@ -62,7 +67,7 @@ fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
             td data-label="version" { (broker.version) }
             td data-label="started" { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
             td data-label="last seen" { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }
-            td.text data-label="settings that differ" { @if broker.differing_queues.is_empty() { "none" } @else { (broker.differing_queues.join(", ")) } }
+            td.text data-label="settings that differ" { @if differing.is_empty() { "none" } @else { (differing.join(", ")) } }
             td.actions { @if may_drain {
                 details.menu {
                     summary { "Stop" span.hidden { " " (broker.address) } }

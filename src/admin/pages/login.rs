@@ -68,6 +68,10 @@ pub(super) async fn log_in(
             refusal.cause(),
             "Too many tokens were tried. Try again in a few seconds.",
         ),
+        Err(refusal @ RefusalKind::Fetching { .. }) => (
+            refusal.cause(),
+            "The keys of the token's issuer are being fetched. Try again in a few seconds.",
+        ),
         Err(refusal) => (refusal.cause(), "The token is not valid."),
     };
     tracing::warn!(

@@ -133,12 +133,13 @@ impl Viewer {
         };
         let Some(access) = &state.access else {
             if !state.allows_changes {
+                refused(*peer, "the service has no identities");
                 let problem = "The pages show rows and change them. On an address of other hosts they need the section [auth] of the \
                                configuration, or admin.allow_changes.";
                 return Err(Failure::Forbidden(problem));
             }
             let form = state.sessions.open_form.clone();
-            return Ok(viewer(AdminCaller::default(), form, false));
+            return Ok(viewer(AdminCaller::at(*peer), form, false));
         };
         let without_session = |caller: AdminCaller| {
             let form = state.sessions.form_of(caller.name());
@@ -148,10 +149,7 @@ impl Viewer {
             return match identify(state, access, token.as_bytes(), *peer) {
                 Ok(caller) => Ok(without_session(caller)),
                 Err(refusal) => {
-                    tracing::warn!(
-                        target: "lease_broker::audit",
-                        event = "dashboard.refused", %peer, cause = refusal.cause(), "page refused: invalid credentials"
-                    );
+                    refused(*peer, refusal.cause());
                     Err(Failure::of_refusal(refusal))
                 }
             };
@@ -164,12 +162,14 @@ impl Viewer {
                 Err(refusal) => return Err(Failure::of_refusal(refusal)),
             }
         }
-        let identity = certificate
-            .as_ref()
-            .and_then(|certificate| certificate.identity(access));
-        identity
-            .map(|identity| without_session(AdminCaller::of(identity, *peer)))
-            .ok_or(Failure::Login)
+        let Some(certificate) = certificate else {
+            return Err(Failure::Login);
+        };
+        let Some(identity) = certificate.identity(access) else {
+            refused(*peer, "the certificate has no identity");
+            return Err(Failure::Login);
+        };
+        Ok(without_session(AdminCaller::of(identity, *peer)))
     }
 
     /// Returns the state of the process.
@@ -212,4 +212,12 @@ impl Viewer {
         let made = calls::make(&self.state, self.caller.clone(), call).await;
         made.map_err(Failure::Call)
     }
+}
+
+/// Reports a page that is refused because of the viewer's credentials.
+fn refused(peer: IpAddr, cause: &str) {
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "dashboard.refused", %peer, cause, "page refused: invalid credentials"
+    );
 }

@@ -66,7 +66,7 @@ async fn check_admin_port(config: &Config, limit: Duration) -> Vec<Finding> {
         return vec![finding(Verdict::Skipped, detail)];
     };
     let address = readiness::reachable(listen);
-    let asked = readiness::ask(address, config.admin_certificate());
+    let asked = readiness::ask(address, config.admin.tls);
     let answer = match tokio::time::timeout(limit, asked).await {
         Err(_) => {
             let limit = format_duration(limit);

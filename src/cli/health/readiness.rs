@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Empty};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::own_certificate::client_config;
+use super::any_certificate::client_config;
 
 /// The fields of the answer that a health check needs.
 #[derive(Deserialize)]
@@ -55,24 +55,21 @@ pub(in crate::cli) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// Asks the admin port. `certificate`: the file of the certificate with which the port speaks TLS. `None`: plain text.
+/// Asks the admin port of this host. `has_tls`: the port speaks TLS.
 ///
 /// # Errors
-/// The port cannot be reached, has another certificate, or the answer is not that of a broker.
+/// The port cannot be reached, or the answer is not that of a broker.
 pub(in crate::cli) async fn ask(
     address: SocketAddr,
-    certificate: Option<&Path>,
+    has_tls: bool,
 ) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
-    match certificate {
-        None => ask_on(stream, address).await,
-        Some(certificate) => {
-            let config = Arc::new(client_config(certificate)?);
-            let connector = TlsConnector::from(config);
-            let stream = connector.connect(address.ip().into(), stream).await?;
-            ask_on(stream, address).await
-        }
+    if !has_tls {
+        return ask_on(stream, address).await;
     }
+    let connector = TlsConnector::from(Arc::new(client_config()?));
+    let stream = connector.connect(address.ip().into(), stream).await?;
+    ask_on(stream, address).await
 }
 
 async fn ask_on<S>(

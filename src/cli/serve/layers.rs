@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use lease_broker_store::Store;
-use tokio::sync::watch;
 
 use super::super::CommandError;
 use super::memory_limit;
@@ -12,7 +11,7 @@ use crate::broker::{self, Broker, LeaseOperations};
 use crate::config::Config;
 use crate::grpc::{self, RunningServer};
 use crate::process;
-use crate::security::{Access, Rules, Security, ServerTls};
+use crate::security::{Rules, Security};
 use crate::telemetry::Telemetry;
 
 /// A configuration with what it opens. Nothing has started yet.
@@ -28,12 +27,7 @@ pub(super) struct Layers {
     pub(super) broker: Arc<Broker>,
     pub(super) server: RunningServer,
     pub(super) telemetry: Arc<Telemetry>,
-    /// Identities and roles. `None`: every caller may do everything.
-    pub(super) access: Option<Arc<Access>>,
-    /// The certificate of the server. `None`: it speaks no TLS.
-    pub(super) tls: Option<Arc<ServerTls>>,
-    /// Sends when the files of certificates, tokens and keys must be read again.
-    pub(super) read_files: watch::Sender<()>,
+    pub(super) security: Security,
 }
 
 impl Layers {
@@ -72,9 +66,13 @@ impl Layers {
             spans: telemetry.spans(),
             sampler: config.telemetry.sampler(),
         };
-        let (access, tls) = (security.access.clone(), security.tls.clone());
-        let read_files = security.read_now();
-        let server = grpc::serve_observed(listener, broker.clone(), &config, security, observers);
+        let server = grpc::serve_observed(
+            listener,
+            broker.clone(),
+            &config,
+            security.clone(),
+            observers,
+        );
         let server = server.map_err(|error| failed(&error))?;
         broker.announce(broker::Identity {
             id: telemetry.instance_id(),
@@ -85,15 +83,13 @@ impl Layers {
             broker,
             server,
             telemetry,
-            access,
-            tls,
-            read_files,
+            security,
         })
     }
 
     /// Replaces the identities, their roles and their limits. `None`: they have not changed.
     pub(super) fn replace_identities(&self, rules: Option<Rules>) {
-        if let (Some(access), Some(rules)) = (&self.access, rules) {
+        if let (Some(access), Some(rules)) = (&self.security.access, rules) {
             access.replace(rules);
         }
     }

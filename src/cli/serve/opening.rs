@@ -1,7 +1,5 @@
 //! Opens the files, keys and databases of a new configuration in the background. One that does not answer delays no other work.
 
-use std::sync::Arc;
-
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -11,7 +9,7 @@ use super::layers::{Layers, Parts};
 use super::memory_limit;
 use super::reload::Way;
 use crate::config::{Change, Config};
-use crate::security::{Access, Rules, Security, ServerTls};
+use crate::security::{Rules, Security};
 
 /// The task that opens the files, keys and databases of a new configuration.
 pub(super) type Opening = JoinHandle<Result<Opened, CommandError>>;
@@ -34,20 +32,19 @@ pub(super) enum Next {
 
 /// Starts the task that opens the files, keys and databases of a new configuration.
 pub(super) fn start(config: Config, changes: Vec<Change>, way: Way, running: &Layers) -> Opening {
-    let (access, tls) = (running.access.clone(), running.tls.clone());
-    spawn_blocking(move || Handle::current().block_on(open(config, changes, way, access, tls)))
+    let security = running.security.clone();
+    spawn_blocking(move || Handle::current().block_on(open(config, changes, way, security)))
 }
 
-/// `access` and `tls`: those of the running layers.
+/// `running`: the security of the running layers.
 async fn open(
     config: Config,
     changes: Vec<Change>,
     way: Way,
-    access: Option<Arc<Access>>,
-    tls: Option<Arc<ServerTls>>,
+    running: Security,
 ) -> Result<Opened, CommandError> {
     let has_new_rules = changes.iter().any(|change| change.key[0] == "auth");
-    let rules = match (&access, &config.auth) {
+    let rules = match (&running.access, &config.auth) {
         (Some(access), Some(auth)) if has_new_rules => {
             Some(access.prepare(auth).await.map_err(CommandError::usage)?)
         }
@@ -56,7 +53,7 @@ async fn open(
     let next = match way {
         Way::InPlace => Next::Running(config),
         Way::NewLayers => {
-            let security = Security::open_next(&config, tls, access.as_deref()).await;
+            let security = Security::open_next(&config, running).await;
             let security = security.map_err(CommandError::usage)?;
             memory_limit::warn_if_exceeded(&config);
             let store = open_store(&config).await?;

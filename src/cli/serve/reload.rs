@@ -63,6 +63,24 @@ fn needs_restart(old: &Config, change: &Change) -> bool {
     }
 }
 
+/// The longest text of changes in a line of the log, in bytes. The log cuts longer ones.
+const MAX_LINE: usize = 1_000;
+
+/// Returns the texts of changes for the lines of the log.
+pub(super) fn lines(changes: &[Change]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for change in changes.iter().map(Change::to_string) {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + change.len() <= MAX_LINE => {
+                line.push(' ');
+                line.push_str(&change);
+            }
+            _ => lines.push(change),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +133,28 @@ mod tests {
             let refused = way_of(&text).expect_err(named);
             assert_eq!(refused, format!("restart the service to change {named}"));
         }
+    }
+
+    #[test]
+    fn many_changes_have_several_lines() {
+        let change = |number: u32| Change {
+            kind: ChangeKind::Added,
+            key: vec![
+                "auth".to_owned(),
+                "identities".to_owned(),
+                number.to_string(),
+            ],
+        };
+        assert_eq!(lines(&[]), [""; 0]);
+        assert_eq!(
+            lines(&[change(1), change(2)]),
+            ["+auth.identities.1 +auth.identities.2"]
+        );
+        let changes: Vec<_> = (0..1_000).map(change).collect();
+        let lines = lines(&changes);
+        assert!(lines.iter().all(|line| line.len() <= MAX_LINE));
+        let names: Vec<_> = lines.iter().flat_map(|line| line.split(' ')).collect();
+        let all: Vec<_> = changes.iter().map(Change::to_string).collect();
+        assert_eq!(names, all);
     }
 }

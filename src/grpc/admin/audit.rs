@@ -81,8 +81,7 @@ impl Drop for Line<'_> {
         let Some(text) = self.text else {
             return;
         };
-        let peer = self.caller.caller.as_ref().map(|caller| caller.address);
-        let peer = peer.map(tracing::field::display);
+        let peer = self.caller.address().map(tracing::field::display);
         let (identity, queue) = (log_field(self.caller.name()), log_field(self.queue));
         let (detail, reason) = (log_field(self.detail), log_field(self.reason));
         tracing::info!(

@@ -16,6 +16,8 @@ pub struct AdminCaller {
     pub(super) caller: Option<Caller>,
     /// The name of a caller without an identity. Empty: it is not known.
     name: String,
+    /// The address of a caller without an identity. `None`: it is not known.
+    address: Option<IpAddr>,
 }
 
 impl AdminCaller {
@@ -23,19 +25,36 @@ impl AdminCaller {
     pub fn of(identity: Arc<Identity>, address: IpAddr) -> Self {
         Self {
             caller: Some(Caller { identity, address }),
-            name: String::new(),
+            ..Self::default()
         }
     }
 
     /// A caller of this name that may do everything.
     pub fn named(name: String) -> Self {
-        Self { caller: None, name }
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// A caller at this address that may do everything.
+    pub fn at(address: IpAddr) -> Self {
+        Self {
+            address: Some(address),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the address. `None`: it is not known.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let caller = self.caller.as_ref();
+        caller.map(|caller| caller.address).or(self.address)
     }
 
     pub(in crate::grpc) fn new(caller: Option<&Caller>) -> Self {
         Self {
             caller: caller.cloned(),
-            name: String::new(),
+            ..Self::default()
         }
     }
 

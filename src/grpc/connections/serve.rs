@@ -37,9 +37,11 @@ impl<M: MakeService> Connections<M> {
         let handshake = tokio::time::timeout(self.limits.handshake_timeout, accepted);
         let handshake = account.end.run_until_cancelled(handshake);
         let cause = match stop.run_until_cancelled(handshake).await?? {
-            Ok(Ok((stream, login))) => {
+            Ok(Ok((stream, login, state))) => {
                 let (account, budgets) = (account.clone(), self.budgets.clone());
                 let connection = Arc::new(Connection::new(account, budgets, login, stop));
+                self.open.add(&connection);
+                tls.check_after(&state, &connection);
                 return Some((Stream::Right(Box::new(stream)), connection));
             }
             Ok(Err(error)) => error.to_string(),

@@ -12,10 +12,11 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::connection::Connection;
 use super::handshakes::Handshakes;
 use super::open_connections::OpenConnections;
 use crate::broker::Account;
-use crate::security::{Login, ServerTls};
+use crate::security::{Login, ServerTls, TlsState};
 
 /// The interval at which the certificates of connected clients are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ impl TlsPort {
         &self,
         stream: TcpStream,
         account: &Account,
-    ) -> io::Result<(TlsStream<TcpStream>, CertificateLogin)> {
+    ) -> io::Result<(TlsStream<TcpStream>, CertificateLogin, Arc<TlsState>)> {
         // Up to here a client costs no cryptography.
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         self.handshakes.turn(account).await;
@@ -61,7 +62,15 @@ impl TlsPort {
         let certificates = certificates.to_vec();
         let own = certificates.first().map(|own| state.names(own));
         let login = own.map_or_else(Login::default, Login::with_certificate);
-        Ok((stream, (login, certificates)))
+        Ok((stream, (login, certificates), state))
+    }
+
+    /// Checks the certificates of a client again, if the state is no longer the one of its handshake.
+    pub(super) fn check_after(&self, handshake: &Arc<TlsState>, connection: &Connection) {
+        let valid = self.tls.state();
+        if !Arc::ptr_eq(&valid, handshake) {
+            check(&valid, connection);
+        }
     }
 
     /// Closes the open connections whose certificates have ended or whose authority was removed, until `stop` is cancelled.
@@ -80,20 +89,26 @@ impl TlsPort {
                 .all()
                 .filter(|connection| !connection.certificates.is_empty());
             for (index, connection) in clients.enumerate() {
-                if !valid.accepts(&connection.certificates) {
-                    let peer = connection.account.peer.ip();
-                    tracing::warn!(
-                        target: "lease_broker::audit",
-                        event = "tls.ended",
-                        %peer,
-                        "connection closed: the client's certificate is not valid any more"
-                    );
-                    connection.end_now();
-                }
+                check(&valid, &connection);
                 if index % CHECKS_AT_ONCE == CHECKS_AT_ONCE - 1 {
                     tokio::task::yield_now().await;
                 }
             }
         }
     }
+}
+
+/// Ends a connection whose certificates are not valid any more.
+fn check(valid: &TlsState, connection: &Connection) {
+    if connection.certificates.is_empty() || valid.accepts(&connection.certificates) {
+        return;
+    }
+    let peer = connection.account.peer.ip();
+    tracing::warn!(
+        target: "lease_broker::audit",
+        event = "tls.ended",
+        %peer,
+        "connection closed: the client's certificate is not valid any more"
+    );
+    connection.end_now();
 }
