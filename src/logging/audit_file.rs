@@ -35,19 +35,30 @@ pub(super) struct AuditFile {
     reported: u64,
     /// The last line could not be written. The file can have a part of it.
     is_failing: bool,
+    /// The last line of the file has no end. The next line is written after one.
+    is_cut: bool,
+}
+
+/// The last line of a file.
+struct LastLine {
+    /// `None`: the file is empty.
+    hash: Option<String>,
+    /// It has no end: the disk was full, or the process was killed.
+    is_cut: bool,
 }
 
 impl AuditFile {
     /// Opens the file, and creates it if there is none.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let (file, previous) = open(path)?;
+        let (file, last) = open(path)?;
         Ok(Self {
             path: path.to_owned(),
-            previous: previous.unwrap_or_else(|| hash(b"")),
+            previous: last.hash.unwrap_or_else(|| hash(b"")),
             file,
             lost: Arc::default(),
             reported: 0,
             is_failing: false,
+            is_cut: last.is_cut,
         })
     }
 
@@ -61,16 +72,17 @@ impl AuditFile {
         let is_same = std::fs::metadata(&self.path)
             .and_then(|at_path| Ok(at_path.ino() == self.file.metadata()?.ino()));
         if !is_same.unwrap_or(false) {
-            let (file, previous) = open(&self.path)?;
+            let (file, last) = open(&self.path)?;
             self.file = file;
-            self.go_on_after(previous);
+            self.go_on_after(last);
         }
         Ok(())
     }
 
-    /// Goes on after the last line of the file. `None`: it is empty, and goes on where the one before ended.
-    fn go_on_after(&mut self, previous: Option<String>) {
-        if let Some(previous) = previous {
+    /// Goes on after the last line of the file. An empty file goes on where the one before ended.
+    fn go_on_after(&mut self, last: LastLine) {
+        self.is_cut = last.is_cut;
+        if let Some(previous) = last.hash {
             self.previous = previous;
         }
     }
@@ -78,8 +90,8 @@ impl AuditFile {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         self.follow_rotation()?;
         if self.is_failing {
-            let previous = end_last_line(&mut self.file)?;
-            self.go_on_after(previous);
+            let last = read_last_line(&mut self.file)?;
+            self.go_on_after(last);
         }
         let object = line.trim_ascii_end();
         let object = object.strip_suffix(b"}").unwrap_or(object);
@@ -87,8 +99,12 @@ impl AuditFile {
         let mut chained = [object, end.as_bytes()].concat();
         let previous = hash(&chained);
         chained.push(b'\n');
+        if self.is_cut {
+            chained.insert(0, b'\n');
+        }
         self.file.write_all(&chained)?;
         self.previous = previous;
+        self.is_cut = false;
         Ok(())
     }
 }
@@ -122,8 +138,8 @@ impl Write for AuditFile {
     }
 }
 
-/// Opens a file for this process alone. Also returns the hash of its last line. `None`: it is empty.
-fn open(path: &Path) -> io::Result<(File, Option<String>)> {
+/// Opens a file for this process alone. Writes nothing, so that a full disk does not stop a start.
+fn open(path: &Path) -> io::Result<(File, LastLine)> {
     let mut options = File::options();
     options.read(true).append(true).create(true).mode(0o600);
     let mut file = options.open(path)?;
@@ -132,12 +148,11 @@ fn open(path: &Path) -> io::Result<(File, Option<String>)> {
         let problem = "another process writes to it; each broker needs an audit file of its own";
         return Err(io::Error::new(io::ErrorKind::WouldBlock, problem));
     }
-    let previous = end_last_line(&mut file)?;
-    Ok((file, previous))
+    let last = read_last_line(&mut file)?;
+    Ok((file, last))
 }
 
-/// Ends the last line of a file if it was cut off. Returns its hash. `None`: the file is empty.
-fn end_last_line(file: &mut File) -> io::Result<Option<String>> {
+fn read_last_line(file: &mut File) -> io::Result<LastLine> {
     let length = file.metadata()?.len();
     let mut tail_bytes = TAIL_BYTES;
     loop {
@@ -153,14 +168,10 @@ fn end_last_line(file: &mut File) -> io::Result<Option<String>> {
             tail_bytes *= 2;
             continue;
         }
-        if end.is_empty() {
-            return Ok(None);
-        }
-        let last = hash(last);
-        if !end.ends_with(b"\n") {
-            file.write_all(b"\n")?;
-        }
-        return Ok(Some(last));
+        return Ok(LastLine {
+            hash: (!end.is_empty()).then(|| hash(last)),
+            is_cut: !end.is_empty() && !end.ends_with(b"\n"),
+        });
     }
 }
 
@@ -219,11 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn line_that_was_cut_off_is_ended() {
+    fn line_that_was_cut_off_is_ended_by_the_next_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit");
-        std::fs::write(&path, "{\"number\":1}\n{\"num").expect("written");
+        let cut = "{\"number\":1}\n{\"num";
+        std::fs::write(&path, cut).expect("written");
         let mut file = AuditFile::open(&path).expect("opened");
+        // A full disk, which has cut the line, does not stop a start.
+        assert_eq!(std::fs::read_to_string(&path).expect("a file"), cut);
         file.write_all(b"{\"number\":3}\n").expect("written");
         let text = std::fs::read_to_string(&path).expect("a file");
         let previous = hash(b"{\"num");

@@ -99,7 +99,7 @@ impl ConnectionManager {
         let Some(connection_string) = again else {
             return Err(failure);
         };
-        let config = Settings::server_of(&connection_string)?;
+        let config = settings.server_of(&connection_string)?;
         let connection = Connection::open(&config, settings).await?;
         tracing::info!("connected with the changed connection string");
         let mut server = self.server.lock();

@@ -114,14 +114,21 @@ impl Settings {
 
     /// Parses the connection string into the driver's configuration.
     pub(super) fn server(&self) -> Result<Config, StoreError> {
-        Self::server_of(&self.connection_string)
+        self.server_of(&self.connection_string)
     }
 
     /// As [`Self::server`], for another connection string.
-    pub(super) fn server_of(connection_string: &SecretString) -> Result<Config, StoreError> {
+    pub(super) fn server_of(&self, connection_string: &SecretString) -> Result<Config, StoreError> {
         let text = connection_string.expose_secret();
-        let misconfigured =
-            |problem| StoreError::Misconfigured(format!("store.connection_string: {problem}"));
+        let misconfigured = |problem| {
+            StoreError::Misconfigured(match &self.connection_string_file {
+                None => format!("store.connection_string: {problem}"),
+                Some(file) => format!(
+                    "store.connection_string_file: {}: {problem}",
+                    file.display()
+                ),
+            })
+        };
         let mut server = connection_string::parse(text).map_err(misconfigured)?;
         if let Some(file) = connection_string::authority(text) {
             authority_file::check(&file).map_err(misconfigured)?;
