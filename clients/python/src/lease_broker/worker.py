@@ -154,12 +154,19 @@ class Worker:
 
         # The thread also stops the worker, because a handler can block the loop.
         stopped = in_thread(wait_and_stop)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            await asyncio.shield(stopped)
+            while not stopped.done():
+                try:
+                    await asyncio.shield(stopped)
+                except asyncio.CancelledError as error:
+                    # It can be cancelled again while the worker stops, by a scope of anyio or at the end of the loop.
+                    cancelled = error
+                    self._stopping.set()
         finally:
             self._stopping.set()
-            if not stopped.done() and not loop.is_closed():
-                await asyncio.shield(stopped)
+        if cancelled is not None:
+            raise cancelled
 
     def _stop_or_exit(self) -> None:
         """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
