@@ -119,13 +119,19 @@ export function logThrown(logger: Logger, message: string, error: unknown): void
   }
 }
 
-/** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range. */
+/** Throws a `TypeError` if a value is no function. Otherwise every item of the queue would fail. */
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw new TypeError(`${name} is ${typeof value}; pass a function`);
+}
+
+/** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range, and a `TypeError` for another type. */
 export function checkOptions(
   queue: string,
   workerId: string,
   logger: Logger,
   options: QueueOptions & { readonly batch?: number },
 ): Options {
+  if (typeof (queue as unknown) !== "string") throw new TypeError(`queue is ${typeof queue}; pass its name`);
   if (queue === "") throw new RangeError("queue is empty; pass its name");
   if (workerId.length < 1 || workerId.length > MAX_WORKER_ID) {
     throw new RangeError(`workerId has ${workerId.length} characters; it must have 1 to ${MAX_WORKER_ID}`);
@@ -137,6 +143,9 @@ export function checkOptions(
   }
   const groups = options.groups ?? [];
   if (groups.length > MAX_GROUPS) throw new RangeError(`groups has ${groups.length} entries; it must have at most ${MAX_GROUPS}`);
+  const middleware = options.middleware ?? [];
+  if (!Array.isArray(middleware)) throw new TypeError(`middleware is ${typeof middleware}; pass a list of functions`);
+  for (const each of middleware) checkFunction(`a middleware of the queue ${queue}`, each);
   return {
     queue,
     workerId,
@@ -150,7 +159,7 @@ export function checkOptions(
     groups,
     stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
     maxStuck: count("maxStuck", options.maxStuck ?? concurrency),
-    middleware: options.middleware ?? [],
+    middleware,
     logger,
   };
 }

@@ -140,6 +140,20 @@ test("options out of their range are refused", () => {
   assert.throws(create("work", { groups: Array(101).fill("42") }), /groups has 101 entries/);
 });
 
+test("a worker without a queue, a handler or a middleware is refused", () => {
+  // Programs in JavaScript, and those with `any`, are not checked by a compiler.
+  const create = (...[queue, handler, middleware]: unknown[]) => () =>
+    new Worker("127.0.0.1:1", queue as string, handler as () => undefined, { middleware: middleware as Middleware[] });
+  const handler = () => undefined;
+  assert.throws(create(undefined, handler, []), new TypeError("queue is undefined; pass its name"));
+  assert.throws(create("work", undefined, []), new TypeError("the handler of the queue work is undefined; pass a function"));
+  assert.throws(create("work", { handler }, []), new TypeError("the handler of the queue work is object; pass a function"));
+  assert.throws(create("work", handler, [undefined]), new TypeError("a middleware of the queue work is undefined; pass a function"));
+  assert.throws(create("work", handler, handler), new TypeError("middleware is function; pass a list of functions"));
+  const worker = new Worker("127.0.0.1:1", "work", handler);
+  assert.throws(() => worker.queue("mails", undefined as unknown as () => undefined), TypeError);
+});
+
 test("rows of more than 3 MiB are several calls", async (t) => {
   const keys = { message: { results: [{ key: "1" }, { key: "2" }] } };
   const server = await startServer(t, { enqueue: [keys, keys, { message: { results: [{ key: "1" }] } }] });
