@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -111,16 +110,12 @@ func newOptions(address string, given []Option) (*options, error) {
 		stuckAfter:  30 * time.Second,
 		logger:      slog.Default(),
 	}
-	for _, part := range strings.Split(address, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			o.addresses = append(o.addresses, part)
-		}
+	var err error
+	if o.addresses, err = readAddresses(address); err != nil {
+		return nil, err
 	}
 	for _, option := range given {
 		option(o)
-	}
-	if len(o.addresses) == 0 {
-		return nil, fmt.Errorf("the address is empty; pass host:port")
 	}
 	return o, o.credentials.check(o.addresses)
 }
