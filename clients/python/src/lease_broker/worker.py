@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import logging
 import os
@@ -21,6 +20,7 @@ from lease_broker.credentials import Credentials, Token, TokenSource, check_plai
 from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
+from lease_broker.in_thread import in_thread
 from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
 from lease_broker.own_loop import OwnLoop
@@ -315,17 +315,3 @@ def exit_with_handlers() -> None:
                 stream.flush()
     finally:
         os._exit(1)
-
-
-def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
-    """Calls a function in a thread of its own. Long handlers can use all threads of the loop's default executor."""
-    result: concurrent.futures.Future[object] = concurrent.futures.Future()
-
-    def call() -> None:
-        try:
-            result.set_result(function())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=call, name="lease-broker-wait").start()
-    return asyncio.wrap_future(result)
