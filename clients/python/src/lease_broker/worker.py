@@ -112,6 +112,7 @@ class Worker:
     def run(self) -> None:
         """Works until SIGTERM or SIGINT, and stops in order. A second signal cancels the handlers immediately.
 
+        Only the main thread can catch signals. In another thread it works until `request_stop`, and logs a warning.
         Ends the process with code 1 if handlers did not stop. Raises `LeaseBrokerError` if the broker refuses the
         worker, for example because the queue does not exist.
         """
@@ -298,6 +299,8 @@ class Worker:
 
     def _catch_signals(self) -> dict[int, Any]:
         if threading.current_thread() is not threading.main_thread():
+            text = "signals do not stop the worker, because run was not called in the main thread: call request_stop"
+            self._logger.warning(text)
             return {}
 
         def on_signal(_number: int, _frame: FrameType | None) -> None:
