@@ -30,7 +30,7 @@ _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
 _PAUSE_STEP = 0.1
 # The text of gRPC for an answer with the HTTP status 413, Content Too Large.
 _STATUS_413 = re.compile(r"\bhttp2? header with status: 413\b", re.IGNORECASE)
-# The text of gRPC for a call without a connection, which was not sent. If a connection breaks during a call, it differs.
+# The text of gRPC for a call without a connection, which was not sent. A connection that breaks later has another.
 _NOT_CONNECTED = "failed to connect to all addresses"
 ATTEMPT_TIMEOUT = 10.0
 """The seconds after which an attempt without a wait of its own is given up."""
