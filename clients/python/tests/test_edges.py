@@ -31,7 +31,7 @@ from lease_broker import (
 )
 from lease_broker.calls import Caller
 from lease_broker.events import Events
-from lease_broker.handlers import Returned
+from lease_broker.handlers import Returned, wrap
 from lease_broker.options import Options
 from lease_broker.state import State
 
@@ -293,6 +293,7 @@ async def handle(_item: Item) -> None:
         (None, [], "queue mails has no handler"),
         (handle, [], "an async handler needs a running event loop"),
         (lambda _: None, [lambda _handler: None], "a middleware has returned NoneType and not a handler"),
+        (lambda _: None, [lambda _handler: handle], "an async middleware needs an async handler"),
     ],
 )
 def test_start_that_raises_has_started_nothing(
@@ -310,6 +311,24 @@ def test_start_that_raises_has_started_nothing(
     worker.stop()
     assert not started
     assert not server.requests
+
+
+async def await_handler(item: Item, context: Context) -> Any:
+    return await call_handler(item, context)
+
+
+async def call_handler(_item: Item, _context: Context) -> None:
+    """Returns immediately."""
+
+
+@functools.wraps(call_handler)
+def decorated(*arguments: Any) -> Any:
+    return call_handler(*arguments)
+
+
+@pytest.mark.parametrize("handler", [call_handler, decorated])
+def test_async_middleware_surrounds_an_async_handler(handler: Any) -> None:
+    assert wrap(handler, [lambda _handler: await_handler]) is await_handler
 
 
 def test_name_of_a_file_is_no_token(tmp_path: Path) -> None:
