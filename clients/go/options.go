@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -115,7 +116,18 @@ func newOptions(address string, given []Option) (*options, error) {
 		return nil, err
 	}
 	for _, option := range given {
+		if option == nil {
+			return nil, errors.New("an option is nil")
+		}
 		option(o)
+	}
+	if o.logger == nil {
+		return nil, errors.New("Logger is nil")
+	}
+	for _, middleware := range o.middleware {
+		if middleware == nil {
+			return nil, errors.New("Use has a middleware that is nil")
+		}
 	}
 	return o, o.credentials.check(o.addresses)
 }

@@ -153,7 +153,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 	for name, option := range map[string]Option{
 		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "a long Wait": Wait(math.MaxInt64), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
-		"Groups": Groups(make([]string, 101)...),
+		"Groups": Groups(make([]string, 101)...), "a nil Logger": Logger(nil), "a nil Middleware": Use(nil), "a nil Option": nil,
 	} {
 		if _, err := NewWorker("127.0.0.1:1", "work", nothing, option); err == nil {
 			t.Errorf("%s was accepted", name)

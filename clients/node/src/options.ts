@@ -16,6 +16,8 @@ export const MAX_BYTES_PER_CALL = 3 << 20;
 
 const MAX_WORKER_ID = 128;
 const MAX_GROUPS = 100;
+/** The milliseconds for which a claim can wait. */
+const MAX_WAIT = 60_000;
 
 /** A log. `console` is one. */
 export interface Logger {
@@ -143,6 +145,8 @@ export function checkOptions(
   }
   const groups = options.groups ?? [];
   if (groups.length > MAX_GROUPS) throw new RangeError(`groups has ${groups.length} entries; it must have at most ${MAX_GROUPS}`);
+  const wait = milliseconds("wait", options.wait ?? "20s");
+  if (wait > MAX_WAIT) throw new RangeError(`wait is ${options.wait}; it must be at most 60 s`);
   const middleware = options.middleware ?? [];
   if (!Array.isArray(middleware)) throw new TypeError(`middleware is ${typeof middleware}; pass a list of functions`);
   for (const each of middleware) checkFunction(`a middleware of the queue ${queue}`, each);
@@ -155,7 +159,7 @@ export function checkOptions(
     lease: options.lease === undefined ? null : positive("lease", options.lease),
     heartbeat: options.heartbeat ?? true,
     timeLimit: options.timeLimit === undefined ? null : positive("timeLimit", options.timeLimit),
-    wait: milliseconds("wait", options.wait ?? "20s"),
+    wait,
     groups,
     stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
     maxStuck: count("maxStuck", options.maxStuck ?? concurrency),

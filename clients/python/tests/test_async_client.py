@@ -27,7 +27,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 def test_cancelled_call_is_not_sent_again(server: ScriptedServer) -> None:
-    server.answer("Enqueue", error(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", retry_after=60.0), ADDED)
+    server.answer("Enqueue", error(grpc.StatusCode.UNAVAILABLE, "STORE_UNAVAILABLE", retry_after=600.0), ADDED)
     callers: list[threading.Thread] = []
 
     def token() -> str:
@@ -35,7 +35,7 @@ def test_cancelled_call_is_not_sent_again(server: ScriptedServer) -> None:
         return "token"
 
     async def main() -> None:
-        async with AsyncClient(server.address, token=token) as client:
+        async with AsyncClient(server.address, token=token, timeout=3600) as client:
             adding = asyncio.create_task(client.enqueue("work", [{}]))
             while not server.requests["Enqueue"]:
                 await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,10 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
         ({"lease": float("nan")}, "lease is nan"),
         ({"time_limit": "5"}, "time_limit is '5'"),
         ({"wait": float("inf")}, "wait is inf"),
+        ({"wait": None}, "wait is None"),
+        ({"wait": 61}, "wait is 61"),
+        ({"stuck_after": None}, "stuck_after is None"),
+        ({"concurrency": None}, "concurrency is None"),
         ({"grace": float("inf")}, "grace is inf"),
         ({"groups": "42"}, "groups is '42'"),
         ({"groups": ["42"] * 101}, "groups has 101 entries"),
@@ -278,9 +283,28 @@ def test_odd_grace_of_a_stop_is_refused(server: ScriptedServer) -> None:
     worker.stop(5)
 
 
-def test_empty_queue_is_refused() -> None:
-    with pytest.raises(ValueError, match="queue is empty"):
-        Worker("127.0.0.1:1", "", lambda _: None)
+@pytest.mark.parametrize("queue", ["", None, 5])
+def test_queue_without_a_name_is_refused(queue: Any) -> None:
+    with pytest.raises(ValueError, match=r"queue is .*; pass its name"):
+        Worker("127.0.0.1:1", queue, lambda _: None)
+
+
+@pytest.mark.parametrize("timeout", [None, -1, "5"])
+def test_timeout_that_is_no_duration_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout is"):
+        Client("127.0.0.1:1", timeout=timeout)
+
+
+def test_timeout_can_be_a_timedelta(server: ScriptedServer) -> None:
+    server.answer("Wake", ok(v1.WakeResponse()))
+    with Client(server.address, timeout=timedelta(minutes=1)) as client:
+        client.wake("work")
+
+
+def test_absent_address_is_refused() -> None:
+    missing: Any = None
+    with pytest.raises(ValueError, match="address None: it must be a str or a list of them"):
+        Worker(missing, "work", lambda _: None)
 
 
 async def handle(_item: Item) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from lease_broker import v1
 from lease_broker.calls import Abort, Caller, check_count
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
-from lease_broker.errors import LeaseBrokerError
+from lease_broker.errors import LeaseBrokerError, check_seconds, seconds
 from lease_broker.in_thread import in_thread
 from lease_broker.item import new_item
 from lease_broker.tracing import current_trace_parent
@@ -37,12 +37,15 @@ class Client:
         *,
         credentials: Credentials | None = None,
         token: TokenSource | None = None,
-        timeout: float = 60.0,
+        timeout: timedelta | float = 60.0,
     ) -> None:
-        """Makes a client. `timeout` is the time in seconds for which a call is sent again while no broker answers."""
+        """Makes a client. `timeout` is the time for which a call is sent again while no broker answers.
+
+        Raises `ValueError` for an option out of its range.
+        """
+        self._timeout = check_seconds("timeout", seconds(timeout))
         self._transport = Transport(address, credentials or plaintext())
         self._caller = Caller(self._transport, None if token is None else Token(token))
-        self._timeout = timeout
         self._abort: Abort | None = None
 
     def __enter__(self) -> Client:
@@ -118,7 +121,7 @@ class AsyncClient:
         *,
         credentials: Credentials | None = None,
         token: TokenSource | None = None,
-        timeout: float = 60.0,
+        timeout: timedelta | float = 60.0,
     ) -> None:
         """Makes a client with the options of `Client`."""
         self._client = Client(address, credentials=credentials, token=token, timeout=timeout)

@@ -43,7 +43,8 @@ AnyHandler: TypeAlias = "ItemHandler | ItemContextHandler | BatchHandler | Batch
 HandlerT = TypeVar("HandlerT", bound=AnyHandler)
 Middleware: TypeAlias = Callable[[Callable[[Any, Context], Any]], Callable[[Any, Context], Any]]
 """A decorator of handlers: it gets a handler with two parameters, and returns one. The first parameter is the item, or
-the list of items of a batch. The result of an `async def` handler is a coroutine, and only it can be surrounded by one."""
+the list of items of a batch. The result of an `async def` handler is a coroutine. A plain one can have only plain
+decorators."""
 
 
 def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Callable[[Any, Context], Any]:
