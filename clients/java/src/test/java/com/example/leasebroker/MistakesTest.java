@@ -183,7 +183,7 @@ class MistakesTest {
 
   @Test
   void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
-    Worker worker = builder((item, context) -> null).lease(FOREVER).wait(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
+    Worker worker = builder((item, context) -> null).lease(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
     worker.start();
     events.await(Event.Name.COMPLETED, 1);
     assertTrue(worker.health());
