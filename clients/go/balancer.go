@@ -33,17 +33,21 @@ type outages struct {
 	until map[string]time.Time
 }
 
-type outagesKey struct{}
+// route is what an attempt tells the picker, and what it learns. The context of the attempt carries it.
+type route struct {
+	outages *outages
+	// picked is true if the attempt got a broker. Otherwise it was not sent, because no broker is connected.
+	picked atomic.Bool
+}
 
-// context returns a context for a call.
-func (o *outages) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, outagesKey{}, o)
+type routeKey struct{}
+
+// context returns a context for an attempt.
+func (r *route) context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, routeKey{}, r)
 }
 
 func (o *outages) has(address string) bool {
-	if o == nil {
-		return false
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return time.Now().Before(o.until[address])
@@ -109,16 +113,17 @@ func (pickerBuilder) Build(info base.PickerBuildInfo) balancer.Picker {
 }
 
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	outages, _ := info.Ctx.Value(outagesKey{}).(*outages)
+	route := info.Ctx.Value(routeKey{}).(*route)
+	outages := route.outages
 	count := uint32(len(p.brokers))
 	first := p.next.Add(1)
 	chosen := p.brokers[first%count]
 	for i := uint32(1); i < count && outages.has(chosen.address); i++ {
 		chosen = p.brokers[(first+i)%count]
 	}
-	result := balancer.PickResult{SubConn: chosen.connection}
-	if outages != nil {
-		result.Done = func(done balancer.DoneInfo) { outages.note(chosen.address, done) }
-	}
-	return result, nil
+	route.picked.Store(true)
+	return balancer.PickResult{
+		SubConn: chosen.connection,
+		Done:    func(done balancer.DoneInfo) { outages.note(chosen.address, done) },
+	}, nil
 }

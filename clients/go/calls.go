@@ -92,6 +92,8 @@ type answer[Response any] struct {
 	// arrivedAt is the moment at which the response arrived.
 	arrivedAt time.Time
 	attempts  int
+	// applied is as in failure, for all attempts of a call that has failed.
+	applied string
 }
 
 // call sends a request until it is answered, until that is of no use, or until the context ends. It returns a *CallError,
@@ -99,11 +101,11 @@ type answer[Response any] struct {
 func call[Request proto.Message, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
-	backoff, fresh, applied := minBackoff, false, appliedNo
-	result := answer[Response]{firstSentAt: time.Now()}
+	backoff, fresh := minBackoff, false
+	result := answer[Response]{firstSentAt: time.Now(), applied: appliedNo}
 	for {
 		if c.closed.Load() {
-			failure := &failure{code: codes.FailedPrecondition, message: "the client is closed", applied: applied}
+			failure := &failure{code: codes.FailedPrecondition, message: "the client is closed", applied: result.applied}
 			return result, failure.error(rpc)
 		}
 		result.attempts++
@@ -120,14 +122,14 @@ func call[Request proto.Message, Response any](
 			result.message, result.arrivedAt = message, time.Now()
 			return result, nil
 		}
-		if ctx.Err() != nil {
-			return result, ctx.Err()
-		}
-		if applied == appliedUnknown {
+		if result.applied == appliedUnknown {
 			// An earlier attempt may have been applied.
 			failure.applied = appliedUnknown
 		}
-		applied = failure.applied
+		result.applied = failure.applied
+		if ctx.Err() != nil {
+			return result, ctx.Err()
+		}
 		if c.closed.Load() {
 			continue
 		}
@@ -180,7 +182,8 @@ func (c *caller) waitAfterLock(ctx context.Context, rpc string, tries int, until
 func attempt[Request proto.Message, Response any](
 	ctx context.Context, c *caller, send method[Request, Response], request Request, timeout time.Duration, fresh bool,
 ) (Response, *failure) {
-	attemptCtx, cancel := context.WithTimeout(c.outages.context(ctx), timeout)
+	route := &route{outages: &c.outages}
+	attemptCtx, cancel := context.WithTimeout(route.context(ctx), timeout)
 	defer cancel()
 	if c.token != nil {
 		token, failure := c.readToken(attemptCtx, fresh)
@@ -198,6 +201,9 @@ func attempt[Request proto.Message, Response any](
 		return message, nil
 	}
 	result := readFailure(err, trailer)
+	if !route.picked.Load() {
+		result.applied = appliedNo
+	}
 	if result.code == codes.Internal && result.reason == "" {
 		// gRPC reports a request that it cannot encode by the same code as a broken connection.
 		if _, err := proto.Marshal(request); err != nil {

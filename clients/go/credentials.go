@@ -137,22 +137,6 @@ func (s Security) transportCredentials() credentials.TransportCredentials {
 	return s.transport
 }
 
-func isLoopback(address string) bool {
-	if strings.HasPrefix(address, "unix:") {
-		return true
-	}
-	address = strings.TrimPrefix(address, "dns:///")
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
 // TokenSource returns the bearer token of a call. `fresh` is true if the broker has refused the token before. If it returns an error,
 // the call waits and tries again, as it does while no broker answers. White space around the token is removed. It should return when its
 // context ends. Otherwise the call goes on without it, and asks again.

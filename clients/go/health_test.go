@@ -2,6 +2,7 @@ package leasebroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -181,5 +182,49 @@ func TestClaimWaitsOnlyAfterAnAnswer(t *testing.T) {
 	// The fourth request is the third one, sent again.
 	if long := 20 * time.Second; !slices.Equal(waits, []time.Duration{0, long, long, 0, long}) {
 		t.Error(waits)
+	}
+}
+
+func TestWorkerThatReachedNoBrokerHasNoClaimToRelease(t *testing.T) {
+	address, closeListener := listen(t)
+	closeListener()
+	log, retried := make(warnings, 1_000), make(chan struct{}, 1_000)
+	worker, err := NewWorker(address, "work", nothing, Logger(slog.New(log)), OnEvent(func(event Event) {
+		if event.Name == EventRetry {
+			retried <- struct{}{}
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-retried
+	if err := worker.Stop(0); err != nil {
+		t.Error(err)
+	}
+	close(log)
+	for text := range log {
+		if !strings.HasPrefix(text, "WARN calls to the broker fail") {
+			t.Error(text)
+		}
+	}
+}
+
+func TestCallThatReachedNoBrokerIsNotApplied(t *testing.T) {
+	address, closeListener := listen(t)
+	closeListener()
+	client, err := NewClient(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = client.Enqueue(ctx, "work", []Row{{}})
+	var failed *CallError
+	if errors.As(err, &failed) && failed.Applied != appliedNo {
+		t.Errorf("%+v", failed)
 	}
 }

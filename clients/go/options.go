@@ -5,10 +5,10 @@ package leasebroker
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -111,16 +111,23 @@ func newOptions(address string, given []Option) (*options, error) {
 		stuckAfter:  30 * time.Second,
 		logger:      slog.Default(),
 	}
-	for _, part := range strings.Split(address, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			o.addresses = append(o.addresses, part)
-		}
+	var err error
+	if o.addresses, err = readAddresses(address); err != nil {
+		return nil, err
 	}
 	for _, option := range given {
+		if option == nil {
+			return nil, errors.New("an option is nil")
+		}
 		option(o)
 	}
-	if len(o.addresses) == 0 {
-		return nil, fmt.Errorf("the address is empty; pass host:port")
+	if o.logger == nil {
+		return nil, errors.New("Logger is nil")
+	}
+	for _, middleware := range o.middleware {
+		if middleware == nil {
+			return nil, errors.New("Use has a middleware that is nil")
+		}
 	}
 	return o, o.credentials.check(o.addresses)
 }

@@ -4,7 +4,6 @@ package leasebroker
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -93,8 +92,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	answer, err := call(ctx, p.caller, "ClaimBatch", p.transport.client.ClaimBatch, request,
 		callOptions{attemptTimeout: options.wait + 5*time.Second, onRetry: func() { request.WaitTimeout = nil }})
 	p.state.update(func() {
-		var refused *CallError
-		if err != nil && !(errors.As(err, &refused) && refused.Applied == appliedNo) {
+		if err != nil && answer.applied != appliedNo {
 			p.state.abandoned = append(p.state.abandoned, request.RequestId)
 		}
 		p.state.accept(answer.message.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
@@ -127,6 +125,9 @@ func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 	_, err := call(ctx, p.caller, "ReleaseClaims", p.transport.client.ReleaseClaims, request,
 		callOptions{until: func() time.Time { return until }})
 	if err != nil {
+		if !forget {
+			return // It is sent again.
+		}
 		p.state.options.logger.Warn("items of abandoned claims may stay leased until they expire", "error", err)
 		return
 	}

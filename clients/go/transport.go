@@ -73,10 +73,7 @@ func newTransport(o *options) (*transport, error) {
 func brokerAddresses(addresses []string) []resolver.Address {
 	all := make([]resolver.Address, 0, len(addresses))
 	for _, address := range addresses {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
+		host, _, _ := net.SplitHostPort(address)
 		// ServerName is the name that the certificate of this broker must have.
 		all = append(all, resolver.Address{Addr: address, ServerName: host})
 	}

@@ -125,6 +125,26 @@ func TestPlaintextToAnotherMachineIsRefused(t *testing.T) {
 	}
 }
 
+func TestMalformedAddressesAreRefused(t *testing.T) {
+	for _, address := range []string{
+		"localhost", "127.0.0.1", "localhost:99999", "localhost:0", "localhost: 5", "localhost:", ":50051", "http://127.0.0.1:21452",
+		"https://broker", "a:1;b:2", "::1:50051", "dns:///localhost", "dns:localhost:1", "ipv4:127.0.0.1:1", "unix:", "localhost,localhost:1",
+		"dns:///localhost:1,localhost:2", "localhost:1,unix:/run/broker",
+	} {
+		if _, err := NewClient(address, Credentials(PlaintextAllowed())); err == nil || !strings.Contains(err.Error(), "host:port") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := NewClient("http://127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "leave out http://") {
+		t.Error(err)
+	}
+	for _, address := range []string{"db.example:1", "[::1]:65535", "dns:///db.example:1", "unix:/run/broker", "a:1, b:2"} {
+		if _, err := NewClient(address, Credentials(PlaintextAllowed())); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 func nothing(context.Context, *Item) (*Result, error) { return nil, nil }
 
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
@@ -133,7 +153,7 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 	for name, option := range map[string]Option{
 		"Concurrency": Concurrency(0), "MaxStuck": MaxStuck(-1), "Wait": Wait(-1), "a long Wait": Wait(math.MaxInt64), "StuckAfter": StuckAfter(0), "WorkerID": WorkerID(""),
-		"Groups": Groups(make([]string, 101)...),
+		"Groups": Groups(make([]string, 101)...), "a nil Logger": Logger(nil), "a nil Middleware": Use(nil), "a nil Option": nil,
 	} {
 		if _, err := NewWorker("127.0.0.1:1", "work", nothing, option); err == nil {
 			t.Errorf("%s was accepted", name)

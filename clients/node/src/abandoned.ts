@@ -38,7 +38,8 @@ export class AbandonedClaims {
     try {
       await this.caller.call(rpcs.releaseClaims, request, { until: () => until });
     } catch (error) {
-      logger.warn("leases of a claim without a response stay leased until they expire", error);
+      // Without `forget` they are released again.
+      if (forget) logger.warn("leases of a claim without a response stay leased until they expire", error);
     }
   }
 }

@@ -35,6 +35,7 @@ export function readFailure(error: ServiceError): Failure {
     pushback: pushback === undefined ? retryAfter : readPushback(String(pushback)),
     ...details,
   };
+  if (failure.code === status.UNAVAILABLE && failure.message.startsWith(NOT_CONNECTED)) return { ...failure, applied: "no" };
   if (failure.code !== status.UNKNOWN || failure.reason !== null || !STATUS_413.test(failure.message)) return failure;
   // The answer of a proxy has the code of gRPC for a request that is too large. No broker has got the request.
   return { ...failure, code: status.RESOURCE_EXHAUSTED, applied: "no" };
@@ -42,6 +43,9 @@ export function readFailure(error: ServiceError): Failure {
 
 /** The text of gRPC for a response with the HTTP status 413, Content Too Large. */
 const STATUS_413 = /\bHTTP status code 413\b/;
+
+/** The text of gRPC for a call without a connection, which was not sent. A connection that breaks during a call has another. */
+const NOT_CONNECTED = "No connection established";
 
 /** Returns the status of a claim in a `next` that failed. */
 export function failureOfNext({ code: number, message, reason, metadata, retryDelay }: CallError): Failure {

@@ -50,6 +50,14 @@ export function afterRows(error: LeaseBrokerError, keys: readonly string[]): Lea
   return new LeaseBrokerError(error.rpc, error.code, error.reason, details, field, applied, false, keys);
 }
 
+/** Returns the option `after` in milliseconds. Null: it is absent. Without the check, a delay that is no option would be ignored. */
+function readAfter(options: { readonly after?: Duration } | null): number | null {
+  if (typeof options !== "object" || options === null) {
+    throw new TypeError(`expected options such as { after: "30s" }, and not ${String(options)}`);
+  }
+  return options.after === undefined ? null : milliseconds("after", options.after);
+}
+
 /** Thrown by a handler: the item failed. It is tried again after `after`, or after the queue's backoff. */
 export class Retry extends Error {
   override name = "Retry";
@@ -57,8 +65,9 @@ export class Retry extends Error {
   readonly after: number | null;
 
   constructor(message = "", options: { after?: Duration; cause?: unknown } = {}) {
+    const after = readAfter(options);
     super(message, "cause" in options ? { cause: options.cause } : {});
-    this.after = options.after === undefined ? null : milliseconds("after", options.after);
+    this.after = after;
   }
 }
 
@@ -75,7 +84,7 @@ export class Release extends Error {
 
   constructor(options: { after?: Duration } = {}) {
     super("released");
-    this.after = options.after === undefined ? null : milliseconds("after", options.after);
+    this.after = readAfter(options);
   }
 }
 

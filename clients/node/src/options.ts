@@ -16,6 +16,8 @@ export const MAX_BYTES_PER_CALL = 3 << 20;
 
 const MAX_WORKER_ID = 128;
 const MAX_GROUPS = 100;
+/** The milliseconds for which a claim can wait. */
+const MAX_WAIT = 60_000;
 
 /** A log. `console` is one. */
 export interface Logger {
@@ -119,13 +121,19 @@ export function logThrown(logger: Logger, message: string, error: unknown): void
   }
 }
 
-/** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range. */
+/** Throws a `TypeError` if a value is no function. Otherwise every item of the queue would fail. */
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw new TypeError(`${name} is ${typeof value}; pass a function`);
+}
+
+/** Returns the checked options of a queue. Throws a `RangeError` for an option out of its range, and a `TypeError` for another type. */
 export function checkOptions(
   queue: string,
   workerId: string,
   logger: Logger,
   options: QueueOptions & { readonly batch?: number },
 ): Options {
+  if (typeof (queue as unknown) !== "string") throw new TypeError(`queue is ${typeof queue}; pass its name`);
   if (queue === "") throw new RangeError("queue is empty; pass its name");
   if (workerId.length < 1 || workerId.length > MAX_WORKER_ID) {
     throw new RangeError(`workerId has ${workerId.length} characters; it must have 1 to ${MAX_WORKER_ID}`);
@@ -137,6 +145,11 @@ export function checkOptions(
   }
   const groups = options.groups ?? [];
   if (groups.length > MAX_GROUPS) throw new RangeError(`groups has ${groups.length} entries; it must have at most ${MAX_GROUPS}`);
+  const wait = milliseconds("wait", options.wait ?? "20s");
+  if (wait > MAX_WAIT) throw new RangeError(`wait is ${options.wait}; it must be at most 60 s`);
+  const middleware = options.middleware ?? [];
+  if (!Array.isArray(middleware)) throw new TypeError(`middleware is ${typeof middleware}; pass a list of functions`);
+  for (const each of middleware) checkFunction(`a middleware of the queue ${queue}`, each);
   return {
     queue,
     workerId,
@@ -146,11 +159,11 @@ export function checkOptions(
     lease: options.lease === undefined ? null : positive("lease", options.lease),
     heartbeat: options.heartbeat ?? true,
     timeLimit: options.timeLimit === undefined ? null : positive("timeLimit", options.timeLimit),
-    wait: milliseconds("wait", options.wait ?? "20s"),
+    wait,
     groups,
     stuckAfter: positive("stuckAfter", options.stuckAfter ?? "30s"),
     maxStuck: count("maxStuck", options.maxStuck ?? concurrency),
-    middleware: options.middleware ?? [],
+    middleware,
     logger,
   };
 }

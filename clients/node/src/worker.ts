@@ -11,6 +11,7 @@ import type { Context } from "./leases.js";
 import {
   type BatchOptions,
   type BatchQueueOptions,
+  checkFunction,
   checkOptions,
   DEFAULT_LOGGER,
   defaultWorkerId,
@@ -61,7 +62,8 @@ export class Worker {
   /**
    * Creates a worker. It connects when it starts. `address` is "host:port", "dns:///host:port", or a list of "host:port".
    *
-   * Throws a `RangeError` for an option out of its range, and an `Error` for an address of another machine without TLS.
+   * Throws a `RangeError` for an option out of its range, a `TypeError` for a handler that is no function, and an `Error` for an
+   * address of another machine without TLS.
    */
   constructor(
     address: string | readonly string[],
@@ -101,7 +103,9 @@ export class Worker {
   #add(queue: string, handler: AnyHandler, options: QueueOptions & { readonly batch?: number }): void {
     if (this.#starting !== null) throw new Error(`queue ${queue}: add it before the worker is started`);
     if (this.#queues.some((part) => part.options.queue === queue)) throw new Error(`queue ${queue} was added before`);
-    this.#queues.push(new QueueWorker(checkOptions(queue, this.#workerId, this.#logger, options), handler, options.onEvent));
+    const checked = checkOptions(queue, this.#workerId, this.#logger, options);
+    checkFunction(`the handler of the queue ${queue}`, handler);
+    this.#queues.push(new QueueWorker(checked, handler, options.onEvent));
   }
 
   /** Adds an observer of one kind of events, in all queues. */

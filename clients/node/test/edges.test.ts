@@ -136,8 +136,23 @@ test("options out of their range are refused", () => {
   const create = (queue: string, options: object) => () => new Worker("127.0.0.1:1", queue, () => undefined, options);
   assert.throws(create("", {}), /queue is empty/);
   assert.throws(create("work", { concurrency: 2.5 }), /concurrency is 2.5/);
+  assert.throws(create("work", { wait: "61s" }), /wait is 61s; it must be at most 60 s/);
   assert.throws(create("work", { workerId: "" }), /workerId has 0 characters/);
   assert.throws(create("work", { groups: Array(101).fill("42") }), /groups has 101 entries/);
+});
+
+test("a worker without a queue, a handler or a middleware is refused", () => {
+  // Programs in JavaScript, and those with `any`, are not checked by a compiler.
+  const create = (...[queue, handler, middleware]: unknown[]) => () =>
+    new Worker("127.0.0.1:1", queue as string, handler as () => undefined, { middleware: middleware as Middleware[] });
+  const handler = () => undefined;
+  assert.throws(create(undefined, handler, []), new TypeError("queue is undefined; pass its name"));
+  assert.throws(create("work", undefined, []), new TypeError("the handler of the queue work is undefined; pass a function"));
+  assert.throws(create("work", { handler }, []), new TypeError("the handler of the queue work is object; pass a function"));
+  assert.throws(create("work", handler, [undefined]), new TypeError("a middleware of the queue work is undefined; pass a function"));
+  assert.throws(create("work", handler, handler), new TypeError("middleware is function; pass a list of functions"));
+  const worker = new Worker("127.0.0.1:1", "work", handler);
+  assert.throws(() => worker.queue("mails", undefined as unknown as () => undefined), TypeError);
 });
 
 test("rows of more than 3 MiB are several calls", async (t) => {

@@ -188,6 +188,17 @@ test("a worker that stops releases its waiting claim twice, the last call", asyn
   }
 });
 
+test("a worker that reached no broker has no claim to release", async () => {
+  const warnings: string[] = [];
+  const journal = new Journal();
+  const logger = { ...quiet, warn: (text: string) => void warnings.push(text) };
+  const worker = new Worker("127.0.0.1:1", "work", () => undefined, { logger, onEvent: journal.observe });
+  await worker.start();
+  await journal.waitFor("retry");
+  await worker.stop();
+  assert.deepEqual(warnings.filter((text) => !text.startsWith("calls to the broker")), []);
+});
+
 test("a claim that was not sent is not released", async (t) => {
   const server = await startServer(t, { claimBatch: ["never"], releaseClaims: [{ message: {} }] });
   const journal = new Journal();

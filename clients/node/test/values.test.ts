@@ -8,7 +8,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 
 import { durationMessage, durationMilliseconds, milliseconds } from "../src/clock.js";
 import { errorText } from "../src/errors.js";
-import { Decimal, type NewColumnValue, UnknownColumnError } from "../src/index.js";
+import { Decimal, type NewColumnValue, Release, Retry, UnknownColumnError } from "../src/index.js";
 import { ColumnValueSchema } from "../src/v1.js";
 import { columnsFromMessages, fromMessage, type Row, rowToMessages, toMessage } from "../src/values.js";
 
@@ -84,6 +84,14 @@ test("durations are milliseconds or texts", () => {
   for (const bad of [-1, NaN, Infinity, "20", "s", "1d", "1..5s"]) assert.throws(() => milliseconds("wait", bad as "20s"), /^RangeError: wait is/);
   for (const value of [0, 0.5, 1_500.25, 86_400_000]) assert.equal(durationMilliseconds(durationMessage(value)), value);
   assert.equal(durationMilliseconds(durationMessage(milliseconds("after", "100000h"))), 366 * 86_400_000);
+});
+
+test("options that are no object are refused, and not ignored", () => {
+  const text = 'expected options such as { after: "30s" }, and not ';
+  assert.throws(() => new Release("1m" as never), new TypeError(`${text}1m`));
+  assert.throws(() => new Retry("x", 30 as never), new TypeError(`${text}30`));
+  assert.throws(() => new Retry("x", null as never), new TypeError(`${text}null`));
+  assert.equal(new Retry("x", { cause: "y" }).cause, "y");
 });
 
 test("the text of an error has the name of its class", () => {

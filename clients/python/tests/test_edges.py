@@ -9,6 +9,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from lease_broker import (
 )
 from lease_broker.calls import Caller
 from lease_broker.events import Events
-from lease_broker.handlers import Returned
+from lease_broker.handlers import Returned, wrap
 from lease_broker.options import Options
 from lease_broker.state import State
 
@@ -257,6 +258,10 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
         ({"lease": float("nan")}, "lease is nan"),
         ({"time_limit": "5"}, "time_limit is '5'"),
         ({"wait": float("inf")}, "wait is inf"),
+        ({"wait": None}, "wait is None"),
+        ({"wait": 61}, "wait is 61"),
+        ({"stuck_after": None}, "stuck_after is None"),
+        ({"concurrency": None}, "concurrency is None"),
         ({"grace": float("inf")}, "grace is inf"),
         ({"groups": "42"}, "groups is '42'"),
         ({"groups": ["42"] * 101}, "groups has 101 entries"),
@@ -278,9 +283,28 @@ def test_odd_grace_of_a_stop_is_refused(server: ScriptedServer) -> None:
     worker.stop(5)
 
 
-def test_empty_queue_is_refused() -> None:
-    with pytest.raises(ValueError, match="queue is empty"):
-        Worker("127.0.0.1:1", "", lambda _: None)
+@pytest.mark.parametrize("queue", ["", None, 5])
+def test_queue_without_a_name_is_refused(queue: Any) -> None:
+    with pytest.raises(ValueError, match=r"queue is .*; pass its name"):
+        Worker("127.0.0.1:1", queue, lambda _: None)
+
+
+@pytest.mark.parametrize("timeout", [None, -1, "5"])
+def test_timeout_that_is_no_duration_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match="timeout is"):
+        Client("127.0.0.1:1", timeout=timeout)
+
+
+def test_timeout_can_be_a_timedelta(server: ScriptedServer) -> None:
+    server.answer("Wake", ok(v1.WakeResponse()))
+    with Client(server.address, timeout=timedelta(minutes=1)) as client:
+        client.wake("work")
+
+
+def test_absent_address_is_refused() -> None:
+    missing: Any = None
+    with pytest.raises(ValueError, match="address None: it must be a str or a list of them"):
+        Worker(missing, "work", lambda _: None)
 
 
 async def handle(_item: Item) -> None:
@@ -293,6 +317,7 @@ async def handle(_item: Item) -> None:
         (None, [], "queue mails has no handler"),
         (handle, [], "an async handler needs a running event loop"),
         (lambda _: None, [lambda _handler: None], "a middleware has returned NoneType and not a handler"),
+        (lambda _: None, [lambda _handler: handle], "an async middleware needs an async handler"),
     ],
 )
 def test_start_that_raises_has_started_nothing(
@@ -310,6 +335,24 @@ def test_start_that_raises_has_started_nothing(
     worker.stop()
     assert not started
     assert not server.requests
+
+
+async def await_handler(item: Item, context: Context) -> Any:
+    return await call_handler(item, context)
+
+
+async def call_handler(_item: Item, _context: Context) -> None:
+    """Returns immediately."""
+
+
+@functools.wraps(call_handler)
+def decorated(*arguments: Any) -> Any:
+    return call_handler(*arguments)
+
+
+@pytest.mark.parametrize("handler", [call_handler, decorated])
+def test_async_middleware_surrounds_an_async_handler(handler: Any) -> None:
+    assert wrap(handler, [lambda _handler: await_handler]) is await_handler
 
 
 def test_name_of_a_file_is_no_token(tmp_path: Path) -> None:

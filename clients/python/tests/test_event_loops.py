@@ -289,3 +289,54 @@ def test_stop_in_the_loop_of_the_handlers_is_refused(server: ScriptedServer) -> 
 
     asyncio.run(main())
     assert worker.counters()["stopped"] == 1
+
+
+async def sleep_for_ever(_item: Item) -> None:
+    await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("kind", ["async", "behind a plain function"])
+def test_items_are_released_if_the_program_ends_its_loop(server: ScriptedServer, kind: str) -> None:
+    leases(server, "1")
+    handler: Any = sleep_for_ever if kind == "async" else lambda item: sleep_for_ever(item)
+    worker = Worker(server.address, "work", handler, wait=0)
+    # The loop holds only weak references to tasks.
+    tasks = []
+
+    async def main() -> None:
+        tasks.append(asyncio.create_task(worker.run_async()))
+        while not worker.counters().get("started"):
+            await asyncio.sleep(0.01)
+
+    # At the end, `asyncio.run` cancels all tasks of the loop.
+    asyncio.run(main())
+    assert worker.counters()["released"] == 1
+    assert "failed" not in worker.counters()
+    assert tasks[0].cancelled()
+
+
+def test_run_async_that_is_cancelled_again_waits_for_the_handlers(server: ScriptedServer) -> None:
+    leases(server, "1")
+    goes_on = asyncio.Event()
+
+    async def wait(_item: Item) -> None:
+        await goes_on.wait()
+
+    worker = Worker(server.address, "work", wait, wait=0)
+
+    async def main() -> None:
+        task = asyncio.create_task(worker.run_async())
+        while not worker.counters().get("started"):
+            await asyncio.sleep(0.01)
+        # A scope of anyio cancels its tasks until they have ended.
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert worker.counters()["completed"] == 1
+    assert worker.counters()["stopped"] == 1

@@ -1,16 +1,19 @@
-"""A broker that comes back while no call waits for it."""
+"""Brokers that are away, and that come back while no call waits for them."""
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import grpc
 import pytest
 from conftest import Broker
 from test_edges import until
 
-from lease_broker import plaintext, v1
+from lease_broker import Client, LeaseBrokerError, Worker, plaintext, v1
 from lease_broker.calls import CallFailure, note_failure
 from lease_broker.transport import Transport
 
@@ -49,3 +52,35 @@ def test_close_while_a_channel_reconnects_ends_no_thread_with_an_error(monkeypat
     for poller in pollers:
         poller.join(60)
     assert errors == []
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An address that refuses connections."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{port.getsockname()[1]}"
+
+
+@pytest.fixture
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry waits for longer than a test."""
+    monkeypatch.setattr("lease_broker.calls._MIN_WAIT", 600.0)
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_call_that_reached_no_broker_has_changed_nothing(refusing: str) -> None:
+    with Client(refusing) as client, pytest.raises(LeaseBrokerError) as failed:
+        client.enqueue("work", [{}])
+    assert (failed.value.code, failed.value.applied, failed.value.temporary) == ("UNAVAILABLE", "no", True)
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_worker_that_reached_no_broker_has_no_claim_to_release(refusing: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    worker = Worker(refusing, "work", print)
+    worker.start()
+    until(lambda: worker.counters().get("retry"))
+    worker.stop()
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text for text in texts if not text.startswith("calls to the broker")] == []

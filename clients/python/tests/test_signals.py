@@ -55,3 +55,12 @@ def test_stop_can_be_requested_within_any_line_of(method: str) -> None:
         if not interruption.happened:
             return
     pytest.fail("the method has too many lines")
+
+
+def test_run_outside_the_main_thread_warns_that_signals_do_not_stop_it(caplog: pytest.LogCaptureFixture) -> None:
+    worker = Worker("127.0.0.1:1", "work", print)
+    worker.request_stop()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(60)
+    assert "signals do not stop the worker" in caplog.text

@@ -15,7 +15,7 @@ def list_addresses(address: str | Sequence[str]) -> list[str]:
 
     Raises `ValueError`, which names the address and the right form, if one of them cannot be an address.
     """
-    if isinstance(address, bytes):
+    if address is None or isinstance(address, bytes):
         raise ValueError(f"address {address!r}: it must be a str or a list of them")
     addresses = [address] if isinstance(address, str) else list(address)
     if not addresses:

@@ -30,6 +30,8 @@ _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
 _PAUSE_STEP = 0.1
 # The text of gRPC for an answer with the HTTP status 413, Content Too Large.
 _STATUS_413 = re.compile(r"\bhttp2? header with status: 413\b", re.IGNORECASE)
+# The text of gRPC for a call without a connection, which was not sent. A connection that breaks later has another.
+_NOT_CONNECTED = "failed to connect to all addresses"
 ATTEMPT_TIMEOUT = 10.0
 """The seconds after which an attempt without a wait of its own is given up."""
 
@@ -335,6 +337,8 @@ def read_failure(error: grpc.RpcError) -> CallFailure:
     if failure.code is grpc.StatusCode.UNKNOWN and reason is None and _STATUS_413.search(failure.message):
         # The answer of a proxy has the code of gRPC for a request that is too large. No broker has got the request.
         return replace(failure, code=grpc.StatusCode.RESOURCE_EXHAUSTED, applied="no")
+    if failure.code is grpc.StatusCode.UNAVAILABLE and failure.message.startswith(_NOT_CONNECTED):
+        return replace(failure, applied="no")
     return failure
 
 

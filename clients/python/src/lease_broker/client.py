@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from lease_broker import v1
-from lease_broker.calls import Caller, check_count
+from lease_broker.calls import Abort, Caller, check_count
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
-from lease_broker.errors import LeaseBrokerError
+from lease_broker.errors import LeaseBrokerError, check_seconds, seconds
+from lease_broker.in_thread import in_thread
 from lease_broker.item import new_item
 from lease_broker.tracing import current_trace_parent
 from lease_broker.transport import Transport
 from lease_broker.values import Row
+
+T = TypeVar("T")
 
 _MAX_PER_CALL = 1_000
 _MAX_CALL_BYTES = 3 * 1024 * 1024
@@ -33,12 +37,16 @@ class Client:
         *,
         credentials: Credentials | None = None,
         token: TokenSource | None = None,
-        timeout: float = 60.0,
+        timeout: timedelta | float = 60.0,
     ) -> None:
-        """Makes a client. `timeout` is the time in seconds for which a call is sent again while no broker answers."""
+        """Makes a client. `timeout` is the time for which a call is sent again while no broker answers.
+
+        Raises `ValueError` for an option out of its range.
+        """
+        self._timeout = check_seconds("timeout", seconds(timeout))
         self._transport = Transport(address, credentials or plaintext())
         self._caller = Caller(self._transport, None if token is None else Token(token))
-        self._timeout = timeout
+        self._abort: Abort | None = None
 
     def __enter__(self) -> Client:
         return self
@@ -82,7 +90,7 @@ class Client:
         self._call("Wake", v1.WakeRequest(queue=queue))
 
     def _call(self, rpc: str, request: Any) -> Any:
-        return self._caller.call(rpc, request, until=time.monotonic() + self._timeout).message
+        return self._caller.call(rpc, request, until=time.monotonic() + self._timeout, abort=self._abort).message
 
 
 def _calls(items: list[v1.NewItem]) -> Iterator[list[v1.NewItem]]:
@@ -101,7 +109,11 @@ def _calls(items: list[v1.NewItem]) -> Iterator[list[v1.NewItem]]:
 
 
 class AsyncClient:
-    """A `Client` for programs with an event loop. Its calls run in threads and do not block the loop."""
+    """A `Client` for programs with an event loop. Its calls run in threads of their own and do not block the loop.
+
+    If the task that waits for a call is cancelled, the call ends. Its rows may have been added by then, but are not
+    added later.
+    """
 
     def __init__(
         self,
@@ -109,7 +121,7 @@ class AsyncClient:
         *,
         credentials: Credentials | None = None,
         token: TokenSource | None = None,
-        timeout: float = 60.0,
+        timeout: timedelta | float = 60.0,
     ) -> None:
         """Makes a client with the options of `Client`."""
         self._client = Client(address, credentials=credentials, token=token, timeout=timeout)
@@ -118,18 +130,28 @@ class AsyncClient:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self._client.close()
+        await self.close()
 
     async def close(self) -> None:
         """Closes the connection."""
-        self._client.close()
+        await in_thread(self._client.close)
 
     async def enqueue(
         self, queue: str, rows: Iterable[Row], delay: timedelta | float | None = None, trace_parent: str | None = None
     ) -> list[str]:
         """Adds rows and returns their keys, as `Client.enqueue` does."""
-        return await asyncio.to_thread(self._client.enqueue, queue, rows, delay, trace_parent)
+        return await self._run(lambda client: client.enqueue(queue, rows, delay, trace_parent))
 
     async def wake(self, queue: str) -> None:
         """Makes waiting claims look for items now."""
-        await asyncio.to_thread(self._client.wake, queue)
+        await self._run(lambda client: client.wake(queue))
+
+    async def _run(self, function: Callable[[Client], T]) -> T:
+        """Calls a function in a thread, with a client whose calls end if the task is cancelled."""
+        client = copy.copy(self._client)
+        client._abort = abort = Abort()
+        try:
+            return await in_thread(lambda: function(client))
+        except asyncio.CancelledError:
+            abort.cancel()
+            raise

@@ -43,7 +43,8 @@ AnyHandler: TypeAlias = "ItemHandler | ItemContextHandler | BatchHandler | Batch
 HandlerT = TypeVar("HandlerT", bound=AnyHandler)
 Middleware: TypeAlias = Callable[[Callable[[Any, Context], Any]], Callable[[Any, Context], Any]]
 """A decorator of handlers: it gets a handler with two parameters, and returns one. The first parameter is the item, or
-the list of items of a batch. The result of an `async def` handler is a coroutine."""
+the list of items of a batch. The result of an `async def` handler is a coroutine. A plain one can have only plain
+decorators."""
 
 
 def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Callable[[Any, Context], Any]:
@@ -56,6 +57,9 @@ def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Calla
         wrapped = each(wrapped)
         if not callable(wrapped):
             raise TypeError(f"a middleware has returned {type(wrapped).__name__} and not a handler")
+        if is_async(wrapped) and not is_async(inspect.unwrap(handler)):
+            # The handlers would block the event loop, and run one after the other.
+            raise TypeError("an async middleware needs an async handler: use a plain middleware, or an async handler")
     return wrapped
 
 

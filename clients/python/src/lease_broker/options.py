@@ -18,6 +18,9 @@ from lease_broker.handlers import Middleware
 _MAX_ITEMS_PER_CALL = 1_000
 _MAX_WORKER_ID = 128
 _MAX_GROUPS = 100
+# The seconds for which a claim can wait.
+_MAX_WAIT = 60
+_OPTIONAL = ("batch", "lease", "time_limit", "max_stuck")
 _DURATIONS = ("lease", "time_limit", "wait", "stuck_after")
 
 
@@ -41,7 +44,7 @@ class QueueOptions(TypedDict, total=False):
     time_limit: timedelta | float | None
     """The longest run of a handler. Default: no limit."""
     wait: timedelta | float
-    """The time that a claim waits for items. Default: 20 s."""
+    """The time that a claim waits for items, up to 60 s. Default: 20 s."""
     groups: Sequence[str]
     """The groups whose items are claimed, up to 100, each in the form of `Item.key`. Default: any item is claimed."""
     stuck_after: timedelta | float
@@ -84,22 +87,24 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for an option out of its range."""
-        if not self.queue:
-            raise ValueError("queue is empty; pass its name")
+        if not isinstance(self.queue, str) or not self.queue:
+            raise ValueError(f"queue is {self.queue!r}; pass its name")
         if not 1 <= len(self.worker_id) <= _MAX_WORKER_ID:
             raise ValueError(f"worker_id has {len(self.worker_id)} characters; it must have 1 to {_MAX_WORKER_ID}")
         for name in ("concurrency", "batch", "max_stuck"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if not (value is None and name in _OPTIONAL) and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} is {value}; it must be a whole number and at least 1")
         if self.batch is not None and self.batch > _MAX_ITEMS_PER_CALL:
             raise ValueError(f"batch is {self.batch}; a call returns at most {_MAX_ITEMS_PER_CALL} items")
         for name in _DURATIONS:
             value = getattr(self, name)
-            if value is not None:
+            if value is not None or name not in _OPTIONAL:
                 check_seconds(name, value)
             if value == 0 and name != "wait":
                 raise ValueError(f"{name} is {value}; it must be greater than 0")
+        if self.wait > _MAX_WAIT:
+            raise ValueError(f"wait is {self.wait}; it must be at most {_MAX_WAIT}")
         if isinstance(self.groups, str) or not all(isinstance(group, str) for group in self.groups):
             raise ValueError(f"groups is {self.groups!r}; it must be a list of texts")
         if len(self.groups) > _MAX_GROUPS:

@@ -80,6 +80,9 @@ class Poller:
         try:
             self._caller.call("ReleaseClaims", request, until=time.monotonic() + _RELEASE_SECONDS)
         except LeaseBrokerError as error:
+            if not forget:
+                # They are released again.
+                return
             options.logger.warning("the leases of %d claims may last until they expire: %s", len(requests), error)
 
     def _wait_for_slots(self) -> int:

@@ -54,6 +54,18 @@ def endings_of_error(state: State, run: Context, leases: list[HeldLease], error:
         return [endings.failed(lease, error_text(odd)) for lease in leases]
 
 
+def released_by_program(state: State, run: Context, error: BaseException) -> BaseException:
+    """Returns `Release` if the program has cancelled the task, as `asyncio.run` does at its end, or `error`.
+
+    Is called in the task.
+    """
+    if not isinstance(error, asyncio.CancelledError) or run.cause is not None:
+        return error
+    # Without `cancelling` Python 3.10 cannot tell it from a handler that raises the error itself.
+    cancelling = getattr(asyncio.current_task(), "cancelling", lambda: not state.takes_items)
+    return Release() if cancelling() else error
+
+
 class ThreadRunner:
     """Runs each handler in a thread, which is a daemon: a handler that never returns does not keep the process.
 
@@ -160,6 +172,8 @@ class ThreadRunner:
             except (KeyboardInterrupt, SystemExit) as error:
                 # A task that raises one of them ends the loop.
                 return None, error
+            except asyncio.CancelledError as error:
+                return None, released_by_program(self._state, run, error)
 
         loop = self._own_loop.get() if self._loop is None or self._loop.is_closed() else self._loop
         try:
@@ -240,7 +254,7 @@ class AsyncRunner:
             results = endings.of_return(leases, self._is_batch, result)
         except BaseException as error:
             # SystemExit would end the loop, and with it the worker.
-            results = endings_of_error(self._state, run, leases, error)
+            results = endings_of_error(self._state, run, leases, released_by_program(self._state, run, error))
         self._tasks.discard(task)
         self._end(run, results)
 

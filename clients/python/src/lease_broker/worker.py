@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import logging
 import os
@@ -21,6 +20,7 @@ from lease_broker.credentials import Credentials, Token, TokenSource, check_plai
 from lease_broker.errors import check_seconds, seconds
 from lease_broker.handlers import AnyHandler, HandlerT
 from lease_broker.health import CallHealth
+from lease_broker.in_thread import in_thread
 from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
 from lease_broker.own_loop import OwnLoop
@@ -112,6 +112,7 @@ class Worker:
     def run(self) -> None:
         """Works until SIGTERM or SIGINT, and stops in order. A second signal cancels the handlers immediately.
 
+        Only the main thread can catch signals. In another thread it works until `request_stop`, and logs a warning.
         Ends the process with code 1 if handlers did not stop. Raises `LeaseBrokerError` if the broker refuses the
         worker, for example because the queue does not exist.
         """
@@ -154,12 +155,19 @@ class Worker:
 
         # The thread also stops the worker, because a handler can block the loop.
         stopped = in_thread(wait_and_stop)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            await asyncio.shield(stopped)
+            while not stopped.done():
+                try:
+                    await asyncio.shield(stopped)
+                except asyncio.CancelledError as error:
+                    # It can be cancelled again while the worker stops, by a scope of anyio or at the end of the loop.
+                    cancelled = error
+                    self._stopping.set()
         finally:
             self._stopping.set()
-            if not stopped.done() and not loop.is_closed():
-                await asyncio.shield(stopped)
+        if cancelled is not None:
+            raise cancelled
 
     def _stop_or_exit(self) -> None:
         """Stops. Ends the process if handlers were left, because their threads or tasks would keep it."""
@@ -291,6 +299,8 @@ class Worker:
 
     def _catch_signals(self) -> dict[int, Any]:
         if threading.current_thread() is not threading.main_thread():
+            text = "signals do not stop the worker, because run was not called in the main thread: call request_stop"
+            self._logger.warning(text)
             return {}
 
         def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -308,17 +318,3 @@ def exit_with_handlers() -> None:
                 stream.flush()
     finally:
         os._exit(1)
-
-
-def in_thread(function: Callable[[], object]) -> asyncio.Future[object]:
-    """Calls a function in a thread of its own. Long handlers can use all threads of the loop's default executor."""
-    result: concurrent.futures.Future[object] = concurrent.futures.Future()
-
-    def call() -> None:
-        try:
-            result.set_result(function())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=call, name="lease-broker-wait").start()
-    return asyncio.wrap_future(result)

@@ -168,9 +168,12 @@ public final class Client implements AutoCloseable {
     /**
      * Makes the client. It connects with the first call.
      *
-     * @throws IllegalArgumentException if the address is malformed
+     * @throws IllegalArgumentException if the address is malformed, or the timeout is negative
      */
     public Client build() {
+      if (timeout.isNegative()) {
+        throw new IllegalArgumentException("timeout is " + timeout + "; it must not be negative");
+      }
       return new Client(this);
     }
   }

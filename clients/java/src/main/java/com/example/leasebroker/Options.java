@@ -31,6 +31,9 @@ record Options(
 
   private static final int MAX_GROUPS = 100;
 
+  /** The time for which a claim can wait. */
+  private static final Duration MAX_WAIT = Duration.ofSeconds(60);
+
   private static final int MAX_POLLERS = 100;
 
   Options {
@@ -43,7 +46,7 @@ record Options(
     require(lease == null || isPositive(lease), "lease is " + lease + "; it must be more than 0");
     require(timeLimit == null || isPositive(timeLimit), "timeLimit is " + timeLimit + "; it must be more than 0");
     require(isPositive(stuckAfter), "stuckAfter is " + stuckAfter + "; it must be more than 0");
-    require(!pollWait.isNegative(), "wait is " + pollWait + "; it must not be negative");
+    require(!pollWait.isNegative() && pollWait.compareTo(MAX_WAIT) <= 0, "wait is " + pollWait + "; it must be 0 to 60 s");
     require(groups.size() <= MAX_GROUPS, "groups has " + groups.size() + " entries; it must have at most " + MAX_GROUPS);
   }
 

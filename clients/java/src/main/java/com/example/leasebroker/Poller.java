@@ -153,7 +153,10 @@ final class Poller {
         state.update(() -> state.abandoned.removeAll(ids));
       }
     } catch (LeaseBrokerException error) {
-      state.options.logger().log(System.Logger.Level.WARNING, "items of abandoned claims may stay leased until they expire: {0}", error.getMessage());
+      // Without `forget` they are released again.
+      if (forget) {
+        state.options.logger().log(System.Logger.Level.WARNING, "items of abandoned claims may stay leased until they expire: {0}", error.getMessage());
+      }
     }
   }
 

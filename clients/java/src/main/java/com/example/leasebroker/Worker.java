@@ -64,7 +64,8 @@ public final class Worker {
   }
 
   /**
-   * Works until SIGTERM, SIGINT or {@link #stop}, and stops in order. A second signal cancels the handlers.
+   * Works until SIGTERM, SIGINT, {@link #stop} or an interrupt of its thread, and stops in order. A second signal cancels the
+   * handlers. After an interrupt the thread is still interrupted.
    *
    * @throws LeaseBrokerException if the broker refuses the worker, for example because the queue does not exist
    * @throws HandlersLeftException if handlers did not return
@@ -73,13 +74,18 @@ public final class Worker {
   public void run() {
     try (Signals ignored = new Signals(this::onSignal, logger)) {
       start();
-      Threads.await(stopping);
+      try {
+        stopping.await();
+      } catch (InterruptedException end) {
+        Thread.currentThread().interrupt();
+      }
       stop(grace);
     }
   }
 
   /**
-   * Starts the worker and returns. For programs that handle signals themselves. Does nothing if the worker was stopped first.
+   * Starts the worker and returns. For programs that handle signals themselves. Does nothing if the worker was stopped first. All
+   * threads of the library are daemons, so another thread has to keep the process until the worker is stopped.
    *
    * @throws IllegalStateException if the worker was started before
    */

@@ -24,6 +24,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -59,6 +60,25 @@ class MistakesTest {
     events.await(until, 1);
     worker.stop(Duration.ZERO);
     return events.find(until);
+  }
+
+  @Test
+  void interruptOfRunStopsTheWorker() throws Exception {
+    Worker worker = builder((item, context) -> null).build();
+    AtomicBoolean interrupted = new AtomicBoolean();
+    Thread running =
+        Threads.start(
+            "run",
+            () -> {
+              worker.run();
+              interrupted.set(Thread.currentThread().isInterrupted());
+            });
+    events.await(Event.Name.COMPLETED, 1);
+    running.interrupt();
+    running.join(60_000);
+    assertFalse(running.isAlive());
+    assertTrue(interrupted.get());
+    assertEquals(1, events.count(Event.Name.STOPPED));
   }
 
   @Test
@@ -163,7 +183,7 @@ class MistakesTest {
 
   @Test
   void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
-    Worker worker = builder((item, context) -> null).lease(FOREVER).wait(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
+    Worker worker = builder((item, context) -> null).lease(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
     worker.start();
     events.await(Event.Name.COMPLETED, 1);
     assertTrue(worker.health());

@@ -135,6 +135,7 @@ class ValuesTest {
     assertThrows(IllegalArgumentException.class, () -> builder.concurrency(0).build());
     builder.concurrency(1);
     assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(-1)).build());
+    assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(61)).build());
     builder.wait(Duration.ZERO);
     assertThrows(IllegalArgumentException.class, () -> builder.workerId("").build());
     assertThrows(IllegalArgumentException.class, () -> builder.workerId("😀".repeat(129)).build());
@@ -142,6 +143,7 @@ class ValuesTest {
     assertThrows(IllegalArgumentException.class, () -> builder.groups(Collections.nCopies(101, "42")).build());
     builder.groups(List.of());
     assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(Duration.ZERO).build());
+    assertThrows(IllegalArgumentException.class, () -> Client.builder("127.0.0.1:1").timeout(Duration.ofSeconds(-1)).build());
     assertThrows(IllegalArgumentException.class, () -> Worker.builder(" , ", "work", NOTHING).build());
     assertThrows(IllegalArgumentException.class, () -> Worker.batchBuilder("127.0.0.1:1", "work", 1_001, (items, context) -> null).build());
   }
