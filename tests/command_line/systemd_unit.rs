@@ -1,11 +1,11 @@
 //! `deploy/lease-broker.service`, without systemd: its command runs in a root folder in which it finds what systemd would give it,
 //! as a user without rights that can write to its state folder alone.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use crate::command_line::workspace::QUEUES;
@@ -157,7 +157,9 @@ impl Host {
         command.args(expanded(value("ExecStart")).split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.stderr(Stdio::piped()).spawn();
-        Service(child.expect("unshare starts"))
+        let mut child = child.expect("unshare starts");
+        let log = child.stderr.take().expect("standard error is piped");
+        Service(child, BufReader::new(log))
     }
 
     /// Returns the next message to the service manager.
@@ -176,32 +178,22 @@ impl Host {
     }
 }
 
-/// The process of the unit. Killed when it is dropped.
-struct Service(Child);
+/// The process of the unit, and its log. Killed when it is dropped.
+struct Service(Child, BufReader<ChildStderr>);
 
 impl Service {
     /// Waits for a line of the log with this text, and returns the line.
     fn wait_for_line(&mut self, text: &str) -> String {
-        let error = self.0.stderr.as_mut().expect("standard error is piped");
-        // Without a buffer, so that `end` gets all that follows.
-        let mut line = Vec::new();
-        for byte in error.bytes() {
-            line.push(byte.expect("a byte"));
-            if line.ends_with(b"\n") {
-                let ended = String::from_utf8(std::mem::take(&mut line)).expect("text");
-                if ended.contains(text) {
-                    return ended;
-                }
-            }
-        }
-        panic!("the log has ended without {text:?}");
+        let lines = self.1.by_ref().lines();
+        let mut lines = lines.map(|line| line.expect("text"));
+        let found = lines.find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("the log has ended without {text:?}"))
     }
 
     /// Waits for the end, and returns the exit code and the rest of the log.
     fn end(&mut self) -> (Option<i32>, String) {
         let mut log = String::new();
-        let error = self.0.stderr.as_mut().expect("standard error is piped");
-        error.read_to_string(&mut log).expect("text");
+        self.1.read_to_string(&mut log).expect("text");
         (self.0.wait().expect("the process ends").code(), log)
     }
 }
