@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,11 +48,16 @@ pub(in crate::cli) struct StoreReadiness {
 /// Returns the address at which a program on this host reaches a port that listens on `listen`.
 pub(in crate::cli) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() && has_ipv6() => Ipv6Addr::LOCALHOST.into(),
+        ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         ip => ip,
     };
     SocketAddr::new(ip, listen.port())
+}
+
+/// Returns whether this host has the address `::1`. Without it, a port that listens on `::` is reached over IPv4.
+fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
 /// Asks the admin port of this host. `has_tls`: the port speaks TLS.
@@ -101,7 +106,14 @@ mod tests {
     fn wildcard_addresses_are_reached_on_loopback() {
         for (listen, reached) in [
             ("0.0.0.0:9464", "127.0.0.1:9464"),
-            ("[::]:9464", "[::1]:9464"),
+            (
+                "[::]:9464",
+                if has_ipv6() {
+                    "[::1]:9464"
+                } else {
+                    "127.0.0.1:9464"
+                },
+            ),
             ("192.0.2.7:1", "192.0.2.7:1"),
         ] {
             let listen = listen.parse().expect("an address");

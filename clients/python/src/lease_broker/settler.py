@@ -29,6 +29,7 @@ _PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 _FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND")
 
 _APPLIED = v1.OUTCOME_APPLIED
+_REFUSED = v1.OUTCOME_REFUSED
 
 # The order decides which of the calls of a group claims the next items.
 _RPCS: dict[Rpc, tuple[type[Any], str, EventName]] = {
@@ -237,7 +238,7 @@ class Settler:
         with state.lock:
             for ending, result in zip(call.group, message.results, strict=True):
                 lease, outcome = ending.lease, result.outcome
-                if is_locked(result):
+                if outcome == _REFUSED and result.refusal.reason == v1.REFUSAL_REASON_LOCKED:
                     locked.append(ending)
                     continue
                 name = applied if outcome == _APPLIED else outcome_event(ending, outcome, answer)
@@ -293,11 +294,6 @@ class Settler:
                 self._state.abandoned_requests.append(call.request.next.request_id)
             self._state.return_slots(call.slots)
             call.slots = 0
-
-
-def is_locked(result: v1.SettleResult) -> bool:
-    """Returns True for an ending that can be sent again as it is: another transaction has locked its row."""
-    return result.outcome == v1.OUTCOME_REFUSED and result.refusal.reason == v1.REFUSAL_REASON_LOCKED
 
 
 def is_refusal(error: LeaseBrokerError) -> bool:
