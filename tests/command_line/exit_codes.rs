@@ -288,20 +288,24 @@ fn sql_server_errors_do_not_show_the_password() {
     let workspace = Workspace::with(&format!(
         "[store]\nkind = 'mssql'\nconnection_string_file = 'secret'\n{QUEUES}"
     ));
-    for (secret, code, named) in [
+    // The service waits for its server.
+    let commands = ["stats", "schema plan", "serve"];
+    for (secret, code, named, commands) in [
         (
             format!("{server};user=me;password=Sw0rdfish"),
             74,
             address.to_string(),
+            &commands[..2],
         ),
         (
             format!("{server};pasword=Sw0rdfish"),
             64,
             "pasword".to_owned(),
+            &commands,
         ),
     ] {
         workspace.write("secret", &secret);
-        for command in ["serve", "stats", "schema plan"] {
+        for command in commands {
             let printed = workspace.run(&format!("{command} --config queues.toml"));
             fails(&printed, code, &[&named]);
             assert!(!printed.err.contains("Sw0rdfish"), "{printed:?}");
