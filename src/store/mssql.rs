@@ -1,4 +1,4 @@
-//! The SQL Server store: implements [`Store`](super::Store) on tables of a SQL Server or Babelfish database. An operation sends all its
+//! The SQL Server store: implements [`Store`] on tables of a SQL Server or Babelfish database. An operation sends all its
 //! requests as one batch, in one round trip. A batch that changes rows is one transaction.
 
 mod added_parts;

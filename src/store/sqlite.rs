@@ -127,7 +127,7 @@ use super::{
     Settled, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
 };
 
-/// A [`Store`](super::Store) on an SQLite file.
+/// A [`Store`] on an SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
     secret: Secret,
