@@ -73,8 +73,8 @@ impl<IO: AsyncWrite + Unpin> TurnEnd<IO> {
 }
 
 impl<IO: AsyncRead + Unpin> TurnEnd<IO> {
-    /// Reads and drops what the client still sends, until the client has closed the connection too. Bytes that nobody has read make
-    /// the kernel reset a connection that is closed, and a client that is reset can lose the last responses.
+    /// Reads and drops the client's last bytes, until the client has closed the connection too. If a socket is closed with unread bytes,
+    /// the kernel resets the connection, and a client that is reset can lose the last responses.
     pub(super) async fn read_to_the_end(&self) {
         let mut dropped = [0; DROPPED];
         poll_fn(|context| {
