@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use tonic::Code;
+use tonic::transport::Channel;
 
 use crate::security::fixture::Files;
 use crate::security::handshakes::HalfHandshake;
 use crate::security::new_files::Broker;
-use crate::support::certificates::Authority;
+use crate::support::certificates::{Authority, Signed};
 use crate::support::raw_connection::blocking;
 use crate::support::timeout::wait_until;
 
@@ -42,6 +43,20 @@ fn with_lists(files: Files, lists: &str) -> Broker {
     Broker::with_settings(files, &settings)
 }
 
+/// Revokes the certificate of a connected client. Expects that this client alone is refused.
+async fn expect_revocation(broker: &Broker, going: &Channel, goes: &Signed, stays: &Signed) {
+    let files = &broker.files;
+    files.write("clients.crl", &files.authority.revoke(&[goes], 2100));
+    broker.process.signal("HUP");
+    // The client connects again when its connection has ended, and is refused.
+    wait_until("the revoked certificate is refused", async || {
+        Broker::claim(going, None).await != Code::Ok
+    })
+    .await;
+    assert!(!broker.serves(goes).await);
+    assert!(broker.serves(stays).await);
+}
+
 #[tokio::test]
 async fn revoked_certificate_loses_its_connection() {
     let files = Files::new();
@@ -54,15 +69,7 @@ async fn revoked_certificate_loses_its_connection() {
     let going = going.expect("connected");
     assert_eq!(Broker::claim(&going, None).await, Code::Ok);
 
-    files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
-    broker.process.signal("HUP");
-    // The client connects again when its connection has ended, and is refused.
-    wait_until("the revoked certificate is refused", async || {
-        Broker::claim(&going, None).await != Code::Ok
-    })
-    .await;
-    assert!(!broker.serves(&goes).await);
-    assert!(broker.serves(&stays).await);
+    expect_revocation(&broker, &going, &goes, &stays).await;
 
     // A list that cannot be read changes nothing.
     files.write("clients.crl", "no list");
@@ -261,14 +268,7 @@ async fn revocation_counts_beside_an_unusable_certificate() {
     })
     .await;
 
-    files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
-    broker.process.signal("HUP");
-    wait_until("the revoked certificate is refused", async || {
-        Broker::claim(&going, None).await != Code::Ok
-    })
-    .await;
-    assert!(!broker.serves(&goes).await);
-    assert!(broker.serves(&stays).await);
+    expect_revocation(&broker, &going, &goes, &stays).await;
     // The answer to the SIGHUP says that the certificate is not used.
     wait_until("the line names it", async || {
         let log = broker.process.log();
@@ -335,11 +335,11 @@ async fn certificate_revoked_during_its_handshake_is_not_served() {
     files.write("clients.crl", &files.authority.revoke(&[&goes], 2100));
     broker.process.signal("HUP");
     wait_until("the list is read", async || !broker.serves(&goes).await).await;
-    let ended = blocking(move || handshake.finish());
+    let ended = tokio::spawn(blocking(move || handshake.finish()));
     wait_until("the connection is ended", async || {
         broker.process.log().contains("tls.ended")
     })
     .await;
-    let ended = ended.await;
+    let ended = ended.await.expect("no panic");
     assert!(ended < Duration::from_secs(10), "{ended:?}");
 }
