@@ -22,7 +22,6 @@ use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
-use super::super::epoch;
 use super::super::group_list;
 use super::super::group_pause;
 use super::super::index;
@@ -41,6 +40,7 @@ use super::super::soft_lock_types::queue_columns;
 use super::super::types::ColumnType;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
+use super::super::{end_leases, epoch};
 use super::hint_rules;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
@@ -251,12 +251,13 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 3] {
-    let end_leases = epoch::render_end_leases(placeholders, has_triggers);
+fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 4] {
+    let [find, end] = end_leases::batches(placeholders, has_triggers);
     [
         ("read the epoch", epoch::read_batch()),
         ("begin an epoch", epoch::raise_batch()),
-        ("end the leases of earlier epochs", end_leases),
+        ("find the leases of earlier epochs", find),
+        ("end leases of earlier epochs", end),
     ]
 }
 
