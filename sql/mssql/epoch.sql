@@ -19,7 +19,7 @@
 -- Why leases with a greater fence stay: brokers that run already have given them, in the new epoch.
 -- Why `end_leases` takes a list: a constraint or a trigger can refuse a row, and the server does not tell which. The broker then sends the
 --   list in parts (src/store/mssql/parts.rs), and the row without its mirror columns.
--- Why CASE, TOP (@P5) and the hints: see leases.sql.
+-- Why IF around the changes, why CASE, TOP and the hints: see leases.sql.
 -- Why at most 1,000 rows: SQL Server may otherwise lock the whole table (docs/sql-server.md).
 -- Why the generation has a table of its own: each announcement locks its row. Claims read the row of the epoch.
 
@@ -44,20 +44,27 @@ COMMIT TRANSACTION;
 -- :: find_leased
 /* lease-broker find leases {queue_comment} */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SELECT {t_key_as_names} FROM {table} AS t WHERE t.{lease_state} = 1 AND t.{lease_fence} <= @P1 OPTION (KEEPFIXED PLAN);
+SELECT {t_key_as_names} FROM {table} AS t WITH (ROWLOCK) WHERE t.{lease_state} = 1 AND t.{lease_fence} <= @P1 OPTION (KEEPFIXED PLAN);
 
 -- :: end_leases
 /* lease-broker end leases {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @count int;
+DECLARE @held TABLE ({key_declarations}, lb_f bigint NOT NULL);
 BEGIN TRANSACTION;
-UPDATE t
-SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-    {lease_attempt} = t.{lease_attempt} - 1{mirror_ready}
+INSERT @held ({key_names}, lb_f)
+SELECT {t_key_columns}, t.{lease_fence}
 FROM (SELECT TOP (@P5) {key_from_json} FROM OPENJSON(@P6) WITH ({key_json_schema}) AS j ORDER BY {key_names}) AS l
-    INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}) ON {join_list_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} <= @P7 THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @count = @@ROWCOUNT;
+IF @count > 0
+    UPDATE t
+    SET {lease_state} = 0, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
+        {lease_attempt} = t.{lease_attempt} - 1{mirror_ready}
+    FROM (SELECT TOP (@count) * FROM @held) AS d INNER JOIN {table} AS t WITH ({by_key}) ON {join_due_on_key}
+    WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = d.lb_f THEN 1 END
+    OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@count = 1));
 COMMIT TRANSACTION;
 SELECT CONVERT(bigint, @count) AS lb_n;
