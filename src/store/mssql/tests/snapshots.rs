@@ -2,6 +2,7 @@
 //! with a composite key, and for a table with unusual names. Each change of a statement shows as a change in
 //! `snapshots/`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -111,11 +112,10 @@ fn table(columns: &[&str], key: usize) -> Table {
     }
 }
 
-/// Returns the group of an enqueue that has only one item.
-fn group_of_first_item() -> enqueue::ItemGroup {
+/// Returns the group of an enqueue that has only this item.
+fn group_of(item: &NewItem) -> enqueue::ItemGroup<'_> {
     enqueue::ItemGroup {
-        ready: true,
-        columns: Vec::new(),
+        first: Cow::Borrowed(item),
         indexes: vec![0],
         list: Vec::new(),
     }
@@ -360,10 +360,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("reap", &table.sql.reap);
     show("reap behind refused rows", &table.sql.reap_behind);
     show("read due rows", &table.sql.read_due);
-    let (items, group) = (std::slice::from_ref(&item), [group_of_first_item()]);
-    let batch = enqueue::render_batch(&table, items, &group, TransactionEnd::Commit);
+    let group = [group_of(&item)];
+    let batch = enqueue::render_batch(&table, &group, TransactionEnd::Commit);
     show("enqueue", &batch);
-    let once = enqueue_once::render_batch(&table, items, &group);
+    let once = enqueue_once::render_batch(&table, &group);
     show("enqueue with a request id", &once);
     show("forget requests", &enqueue_once::forget_batch());
     show("announce a broker", &instance::announce_batch());
