@@ -156,7 +156,7 @@ CREATE TABLE lease_broker_position (
     k1 sql_variant NOT NULL, k2 sql_variant NULL, k3 sql_variant NULL
 );
 DECLARE @changed int, @visited int, {key_variables};
-DECLARE @next TABLE ({key_declarations}, PRIMARY KEY ({key_names}));
+DECLARE @next TABLE ({key_declarations}, PRIMARY KEY NONCLUSTERED ({key_names}));
 DELETE @next;
 SELECT {position_into_variables} FROM lease_broker_position AS p WHERE p.walk = {walk};
 IF @k1 IS NULL

@@ -3,11 +3,11 @@
 --   and `read_ended`. An operation on many items contains these three too (operation.sql). {held_since} is empty, or a condition of
 --   the operation.
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of rows. @P6: JSON array of rows, {i: index
---   in the request, k1 to k3: key, f: fencing token of the lease, absent: the lease that is held}. No row is in the list twice. @P7: JSON array of one object, {n: the new state; s and d: the delay
+--   in the request, k1 to k3: key, f: fencing token of the lease, absent: the lease that is held}. @P7: JSON array of one object, {n: the new state; s and d: the delay
 --   in seconds, and the milliseconds beyond; e: the reason; m: number of attempts after which an item is dead, 0 means never}.
 -- Results: index and new state of each row whose lease was cancelled, and the lease. If the list has more rows, a second result has index and
---   present state of the others, and 1 if an earlier cancellation has ended the lease with this fencing token, else 0. A row that does
---   not exist is in neither.
+--   present state of the others, and 1 if an earlier cancellation has ended the lease with this fencing token, 2 if an earlier entry of
+--   the list names the row, else 0. A row that does not exist is in neither.
 -- Locks, in order: U, then X, on the leased rows, in the order of the key (leases.sql says how far that holds).
 -- Indexes: the key's.
 -- Why the row keeps the owner, unlike after an expiry: a row without a token that has an owner was cancelled. A heartbeat of the
@@ -15,6 +15,8 @@
 -- Why the token is cleared: a late settlement by the worker must change nothing.
 -- Why the update checks state and fence again, and why the counts are compared: Babelfish ignores the lock hints, so another
 --   statement can change a row between both steps. The batch then throws 51224, is rolled back, and the broker runs it again.
+-- Why rows are deleted from @held: several keys of the list can be equal to the key of one row, such as `a` and `A` in a collation without
+--   case. The first of them counts.
 -- Why CASE, TOP (@P5), TOP (@held_count) and the hints: see leases.sql. TOP never removes a row.
 -- Why IF around the changes, and why {lock_wait}: see leases.sql.
 
@@ -41,6 +43,11 @@ FROM {key_list}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND (l.lb_fence IS NULL OR l.lb_fence = t.{lease_fence}){held_since} THEN 1 END
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SET @held_count = @@ROWCOUNT;
+IF @held_count > 1
+BEGIN
+    DELETE @held WHERE lb_i NOT IN (SELECT MIN(d.lb_i) FROM @held AS d GROUP BY {d_key_columns});
+    SET @held_count = @held_count - @@ROWCOUNT;
+END;
 {find_runs}IF @held_count > 0
 BEGIN
     UPDATE t
@@ -67,7 +74,8 @@ BEGIN TRANSACTION;
 {read_ended}
 IF @held_count < @P5
     SELECT l.lb_i, t.{lease_state} AS lb_state,
-        CASE WHEN l.lb_fence = t.{lease_fence} AND t.{lease_state} <> 1 AND t.{lease_token} IS NULL AND t.{lease_owner} IS NOT NULL THEN 1
+        CASE WHEN EXISTS (SELECT 1 FROM @held AS d WHERE {join_due_on_key}) THEN 2
+            WHEN l.lb_fence = t.{lease_fence} AND t.{lease_state} <> 1 AND t.{lease_token} IS NULL AND t.{lease_owner} IS NOT NULL THEN 1
             ELSE 0 END AS lb_repeated
     FROM {key_list}
         INNER JOIN {table} AS t WITH ({by_key}) ON {join_list_on_key}

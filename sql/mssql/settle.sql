@@ -2,14 +2,15 @@
 --   transaction.
 -- Sections, in this order:
 --   1. `begin`.
---   2. If completions add items: `remember_ended`, and one `insert_follow_ups` (enqueue.sql) for each queue and set of columns,
---      for ready and delayed items apart.
+--   2. If completions add items: `remember_ended`.
 --   3. If settlements write columns: `read_long_texts` and `check_characters` of enqueue.sql, if a column needs them.
 --      `update_ended`, unless the queue deletes completed rows and the list has only completions.
 --   4. `delete_completed`, if the queue deletes completed rows and the list has completions.
 --   5. `verify_count`.
 --   6. `move_to_archive`, if the queue has an archive and the list has completions.
---   7. COMMIT. It is ROLLBACK while the broker searches for the follow-up that a constraint refused.
+--   7. If completions add items: one `insert_follow_ups` (enqueue.sql) for each queue. It takes several if items name different columns, or
+--      if ready and delayed ones take turns.
+--   8. COMMIT. It is ROLLBACK while the broker searches for the follow-up that a constraint refused.
 --   `extra_columns` and `extra_json` add fields to the list of leases.sql.
 -- Parameters: those of leases.sql. Each lease also has k: 0 complete, 1 fail, 2 release; n: the new state; s and d: the delay
 --   in seconds, and the milliseconds beyond; e: the error. If settlements of the batch write columns, h0 is 1 if this one
@@ -21,7 +22,7 @@
 --   index and present state of each lease that an earlier settlement of the same kind ended, and index and NULL of each
 --   completion whose key has no row.
 -- Locks, in order: U on the rows of held leases, in the order of the key (leases.sql says how far that holds). X on the rows
---   that follow-ups add. X on the rows of held leases. X on the rows added to the archive.
+--   of held leases. X on the rows added to the archive. X on the rows that follow-ups add.
 -- Indexes: the key's.
 -- Why the row keeps token and fence: a settlement that is sent again must be recognised. The row then shows which kind of
 --   settlement ended the lease. After a completion its state is 3, or it has an owner and no attempts. After a failure its
@@ -29,6 +30,8 @@
 -- Why two steps: `begin` reads the rows under U locks and returns them. `update_ended` and `delete_completed` change them. On
 --   SQL Server both see the same rows. Babelfish ignores the lock hints, so `verify_count` compares both counts. If they
 --   differ, it throws 51224, the batch is rolled back, and the broker runs it again.
+-- Why follow-ups are added last: one that refers to the completed row, or has its key, finds the table as it stays. Before a DELETE that
+--   cascades, its row would go with the completed one.
 -- Why `move_to_archive` compares the number of rows: a unique index of the archive with IGNORE_DUP_KEY = ON drops a row with a
 --   warning only, and the row would be deleted all the same. Error 51225 refuses the completion.
 -- Why {clear_trace}: an item of a recurring queue is completed again and again. Each run gets a trace of its own.

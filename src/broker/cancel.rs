@@ -46,10 +46,7 @@ impl CheckedCancel {
             let entry = match parse_key(&text) {
                 Err(problem) => Err(refused(problem)),
                 // Several texts can be one key, such as `7` and `07`.
-                Ok(key) if !seen.insert(key.to_string()) => {
-                    let problem = "another entry of the list has this key";
-                    Err(refused(problem.to_owned()))
-                }
+                Ok(key) if !seen.insert(key.to_string()) => Err(Cancelled::repeated_key()),
                 Ok(key) => {
                     leases.push(CancelledLease { key, fence });
                     Ok(())

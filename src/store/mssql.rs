@@ -15,6 +15,7 @@ mod connection;
 mod connection_string;
 mod decode;
 mod dependents;
+mod end_leases;
 mod enqueue;
 mod enqueue_once;
 mod epoch;

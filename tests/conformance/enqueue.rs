@@ -8,7 +8,7 @@ use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, item_table, keys, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
-fn identity_table() -> Table {
+pub(super) fn identity_table() -> Table {
     Table::new("item")
         .required("id", Kind::Counter)
         .required("name", Kind::Text)
@@ -53,6 +53,26 @@ pub(crate) async fn database_generates_keys_and_defaults<H: Harness>() {
         [text("a"), Value::Null, blue.clone(), Value::Null]
     );
     assert_eq!(items[1].columns[1..], [text("b"), five.clone(), blue, five]);
+}
+
+pub(crate) async fn items_keep_their_order_whatever_columns_they_name<H: Harness>() {
+    let fixture = fixture::<H>().await;
+    let with =
+        |name: &str, column: &str, value: Value| new_item(&[("name", text(name)), (column, value)]);
+    let items = vec![
+        named("a"),
+        with("b", "size", Value::Int(5)),
+        named("c"),
+        with("d", "colour", text("red")),
+        named("e"),
+    ];
+    fixture.try_enqueue(items).await.expect("enqueue");
+    let items = fixture.claim(9).await;
+    let names = items.iter().map(|item| item.columns[1].clone());
+    assert!(names.eq(["a", "b", "c", "d", "e"].map(text)), "{items:?}");
+    let colours = items.iter().map(|item| item.columns[3].clone());
+    let expected = ["blue", "blue", "blue", "red", "blue"];
+    assert!(colours.eq(expected.map(text)), "{items:?}");
 }
 
 pub(crate) async fn item_without_columns_takes_the_defaults<H: Harness>() {

@@ -5,6 +5,7 @@ use lease_broker_model::queue::OnComplete;
 use lease_broker_store::{Ending, FollowUp, NewItem, QueueIndex, Settled};
 use lease_broker_value::Value;
 
+use super::enqueue::identity_table;
 use crate::harness::Harness;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, complete_with, item_table, keys, new_item, queue, text,
@@ -54,6 +55,60 @@ pub(crate) async fn follow_ups_are_added_with_the_completion<H: Harness>() {
         assert_eq!(keys(&items), ["10", "11"]);
         assert_eq!(items[0].columns[1], text("next"));
     }
+}
+
+pub(crate) async fn follow_ups_keep_their_order_whatever_columns_they_name<H: Harness>() {
+    let tables = [item_table("first"), identity_table()];
+    let fixture = Fixture::<H>::over(&tables, vec![queue("first"), queue("item")]).await;
+    fixture
+        .harness
+        .insert("first", &[("id", Value::Int(1))])
+        .await;
+    let lease = fixture.one().await.lease;
+    let ending = complete_with(vec![
+        follow_up(1, &[("name", text("a"))]),
+        follow_up(1, &[("name", text("b")), ("size", Value::Int(5))]),
+        follow_up(1, &[("name", text("c"))]),
+        follow_up(1, &[("colour", text("red")), ("name", text("d"))]),
+        follow_up(1, &[("name", text("e"))]),
+    ]);
+    fixture.settle(&lease, ending).await.expect("held");
+    let items = fixture.at(1).claim(9).await;
+    let names = items.iter().map(|item| item.columns[1].clone());
+    assert!(names.eq(["a", "b", "c", "d", "e"].map(text)), "{items:?}");
+}
+
+pub(crate) async fn follow_up_that_refers_to_its_removed_row_is_refused<H: Harness>() {
+    for on_complete in [OnComplete::Delete, OnComplete::Archive("done".to_owned())] {
+        let harness = H::start().await;
+        harness.create(&item_table("item")).await;
+        let next = "CREATE TABLE next (id int NOT NULL PRIMARY KEY,
+            item_id bigint NULL REFERENCES item (id) ON DELETE CASCADE)";
+        harness.run_sql(next).await.expect(next);
+        let mut first = queue("item");
+        first.on_complete = on_complete;
+        let fixture = Fixture::adopt(harness, vec![first, queue("next")]).await;
+        fixture.insert([1]).await;
+        let lease = fixture.one().await.lease;
+        let refers = follow_up(1, &[("id", Value::Int(7)), ("item_id", Value::Int(1))]);
+        let outcome = fixture.outcome(&lease, complete_with(vec![refers])).await;
+        assert!(matches!(outcome, Settled::Refused(_)), "{outcome:?}");
+        assert_eq!(fixture.counts().await, [0, 1, 0, 0, 0]);
+    }
+}
+
+pub(crate) async fn follow_up_can_have_the_key_of_its_removed_row<H: Harness>() {
+    let mut first = queue("item");
+    first.on_complete = OnComplete::Delete;
+    let fixture = Fixture::<H>::over(&[item_table("item")], vec![first]).await;
+    fixture.insert([1]).await;
+    let lease = fixture.one().await.lease;
+    let again = follow_up(0, &[("id", Value::Int(1)), ("payload", text("again"))]);
+    fixture
+        .settle(&lease, complete_with(vec![again]))
+        .await
+        .expect("held");
+    assert_eq!(fixture.one().await.columns[1], text("again"));
 }
 
 pub(crate) async fn repeated_completion_adds_follow_ups_once<H: Harness>() {

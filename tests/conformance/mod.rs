@@ -234,6 +234,7 @@ macro_rules! conformance {
                 enqueue {
                     keys_are_returned_in_request_order
                     database_generates_keys_and_defaults
+                    items_keep_their_order_whatever_columns_they_name
                     item_without_columns_takes_the_defaults
                     new_item_is_ready_and_carries_its_trace
                     empty_list_adds_nothing
@@ -274,6 +275,9 @@ macro_rules! conformance {
                 }
                 follow_ups {
                     follow_ups_are_added_with_the_completion
+                    follow_ups_keep_their_order_whatever_columns_they_name
+                    follow_up_that_refers_to_its_removed_row_is_refused
+                    follow_up_can_have_the_key_of_its_removed_row
                     repeated_completion_adds_follow_ups_once
                     lost_lease_adds_no_follow_ups
                     follow_up_to_the_same_queue_with_delay_and_trace

@@ -65,6 +65,12 @@ pub enum Cancelled {
 }
 
 impl Cancelled {
+    /// Returns the result of an entry whose key is that of an earlier one.
+    pub fn repeated_key() -> Self {
+        let problem = "another entry of the list has this key";
+        Self::Refused(Refusal::of_field("key", problem))
+    }
+
     /// Returns the present state of the item. `None`: there is no row with the key, or the entry is refused.
     pub const fn state(&self) -> Option<State> {
         match self {

@@ -98,9 +98,9 @@ impl MssqlOperations {
             let Some(state) = decode::stored_state(row, 1)? else {
                 continue;
             };
-            let is_repeated = decode::integer(row, 2)? != 0;
-            cancelled.results[index] = match leases[index].fence {
-                Some(fence) if is_repeated => Cancelled::Repeated { state, fence },
+            cancelled.results[index] = match (decode::integer(row, 2)?, leases[index].fence) {
+                (2, _) => Cancelled::repeated_key(),
+                (1, Some(fence)) => Cancelled::Repeated { state, fence },
                 _ => Cancelled::NotHeld(state),
             };
         }

@@ -1,5 +1,7 @@
 //! Enqueue: adds items to a queue and returns their keys.
 
+use std::borrow::Cow;
+
 use lease_broker_model::key::Key;
 use serde_json::json;
 use tiberius::Row;
@@ -22,10 +24,9 @@ pub(super) enum TransactionEnd {
     Rollback,
 }
 
-/// The items that one INSERT adds: they name the same columns, and all of them are ready or all are delayed.
-pub(super) struct ItemGroup {
-    pub(super) ready: bool,
-    pub(super) columns: Vec<String>,
+/// The items that one INSERT adds. They follow each other in the call, name the same columns, and all of them are ready or all are delayed.
+pub(super) struct ItemGroup<'a> {
+    pub(super) first: Cow<'a, NewItem>,
     /// For each item of the group, its index in the call.
     pub(super) indexes: Vec<usize>,
     pub(super) list: Vec<ListEntry>,
@@ -39,10 +40,7 @@ impl MssqlOperations {
     ) -> Result<Vec<Key>, StoreError> {
         let queue = self.queue(queue)?;
         let groups = group_items(queue, items)?;
-        match self
-            .insert(queue, items, groups, TransactionEnd::Commit)
-            .await
-        {
+        match self.insert(queue, groups, TransactionEnd::Commit).await {
             Err(StoreError::Rejected(rejection)) => {
                 Err(self.find_rejected_item(queue, items, rejection).await)
             }
@@ -54,11 +52,11 @@ impl MssqlOperations {
     async fn insert(
         &self,
         queue: &QueueStatements,
-        items: &[NewItem],
-        groups: Vec<ItemGroup>,
+        groups: Vec<ItemGroup<'_>>,
         end: TransactionEnd,
     ) -> Result<Vec<Key>, StoreError> {
-        let sql = render_batch(queue, items, &groups, end);
+        let sql = render_batch(queue, &groups, end);
+        let items = groups.iter().map(|group| group.indexes.len()).sum();
         let (lists, indexes): (Vec<_>, Vec<_>) = groups
             .into_iter()
             .map(|group| (group.list, group.indexes))
@@ -69,7 +67,7 @@ impl MssqlOperations {
             .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
             .await;
         match results {
-            Ok(results) => keys_of(queue, items.len(), &indexes, &results),
+            Ok(results) => keys_of(queue, items, &indexes, &results),
             Err(failure) => Err(self.refusal_of_items(failure, &sql, &parameters).await),
         }
     }
@@ -101,10 +99,7 @@ impl MssqlOperations {
             let middle = accepted.midpoint(rejected);
             let first = &items[..middle];
             let result = match group_items(queue, first) {
-                Ok(groups) => {
-                    self.insert(queue, first, groups, TransactionEnd::Rollback)
-                        .await
-                }
+                Ok(groups) => self.insert(queue, groups, TransactionEnd::Rollback).await,
                 Err(error) => Err(error),
             };
             match result {
@@ -144,14 +139,13 @@ pub(super) fn keys_of(
 /// Renders the batch that inserts all groups.
 pub(super) fn render_batch(
     queue: &QueueStatements,
-    items: &[NewItem],
-    groups: &[ItemGroup],
+    groups: &[ItemGroup<'_>],
     end: TransactionEnd,
 ) -> String {
     let mut sql = render(ENQUEUE, "begin", &queue.placeholders);
     sql.extend(["\n", &queue.placeholders["refuse_items"]]);
     for (list_number, group) in groups.iter().enumerate() {
-        let first = &items[group.indexes[0]];
+        let first = &group.first;
         let insert = queue.key_source.section(&queue.key, first);
         let sections = ["item_list", insert];
         sql.extend(["\n", &queue.render_insert(&sections, first, list_number)]);
@@ -163,18 +157,26 @@ pub(super) fn render_batch(
     roll_back_on_error(sql, queue.has_triggers)
 }
 
-/// Groups the items by the columns that they name, and by ready or delayed.
+/// Returns whether one INSERT can add both items.
+pub(super) fn fit_one_insert(one: &NewItem, other: &NewItem) -> bool {
+    let names = [one, other].map(|item| item.columns.iter().map(|(name, _)| name));
+    let [names, other_names] = names;
+    one.delay.is_zero() == other.delay.is_zero() && names.eq(other_names)
+}
+
+/// Groups the items, in their order: an identity column counts in it.
 ///
 /// # Errors
 /// [`StoreError::Rejected`] with every item that cannot be encoded.
-pub(super) fn group_items(
+pub(super) fn group_items<'a>(
     queue: &QueueStatements,
-    items: &[NewItem],
-) -> Result<Vec<ItemGroup>, StoreError> {
-    let mut groups: Vec<ItemGroup> = Vec::new();
+    items: &'a [NewItem],
+) -> Result<Vec<ItemGroup<'a>>, StoreError> {
+    let mut groups: Vec<ItemGroup<'a>> = Vec::new();
     let mut rejections = Vec::new();
-    for (item_index, item) in items.iter().enumerate() {
-        let mut entry = match queue.encode_item(item) {
+    let items = queue.with_same_columns(items.iter());
+    for (item_index, item) in items.into_iter().enumerate() {
+        let mut entry = match queue.encode_item(&item) {
             Ok(entry) => entry,
             Err((column, problem)) => {
                 rejections.push(Rejection::of_item(item_index, Some(column), problem));
@@ -184,22 +186,21 @@ pub(super) fn group_items(
         if !rejections.is_empty() {
             continue;
         }
-        let columns: Vec<String> = item.columns.iter().map(|(name, _)| name.clone()).collect();
-        let ready = item.delay.is_zero();
-        let is_same = |group: &ItemGroup| group.ready == ready && group.columns == columns;
-        let group_index = groups.iter().position(is_same).unwrap_or_else(|| {
+        if !groups
+            .last()
+            .is_some_and(|group| fit_one_insert(&group.first, &item))
+        {
             groups.push(ItemGroup {
-                ready,
-                columns,
+                first: item,
                 indexes: Vec::new(),
                 list: Vec::new(),
             });
-            groups.len() - 1
-        });
-        let group = &mut groups[group_index];
-        entry.insert("i", json!(group.indexes.len()));
-        group.indexes.push(item_index);
-        group.list.push(entry);
+        }
+        if let Some(group) = groups.last_mut() {
+            entry.insert("i", json!(group.indexes.len()));
+            group.indexes.push(item_index);
+            group.list.push(entry);
+        }
     }
     Rejection::of_all(rejections)?;
     Ok(groups)

@@ -12,7 +12,7 @@ use super::purge::seconds;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::{plain, render};
-use crate::{EnqueueOnce, EnqueuedOnce, NewItem, QueueIndex, StoreError};
+use crate::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
 
 const ENQUEUE_ONCE: &str = lease_broker_sql::mssql::ENQUEUE_ONCE;
 
@@ -45,10 +45,10 @@ impl MssqlOperations {
         &self,
         queue: &QueueStatements,
         request: &EnqueueOnce,
-        groups: Vec<ItemGroup>,
+        groups: Vec<ItemGroup<'_>>,
     ) -> Result<EnqueuedOnce, StoreError> {
         let items = &request.items;
-        let sql = render_batch(queue, items, &groups);
+        let sql = render_batch(queue, &groups);
         let (lists, indexes): (Vec<_>, Vec<_>) = groups
             .into_iter()
             .map(|group| (group.list, group.indexes))
@@ -70,8 +70,7 @@ impl MssqlOperations {
             Err(failure) => {
                 // This batch would remember the request without its items. That of an enqueue without a request id remembers none.
                 let groups = group_items(queue, items)?;
-                let enqueue =
-                    enqueue::render_batch(queue, items, &groups, TransactionEnd::Rollback);
+                let enqueue = enqueue::render_batch(queue, &groups, TransactionEnd::Rollback);
                 return Err(self.refusal_of_items(failure, &enqueue, &lists).await);
             }
         };
@@ -106,11 +105,7 @@ pub(super) fn forget_batch() -> String {
 }
 
 /// Renders the batch that inserts all groups, or reads the keys of an earlier request.
-pub(super) fn render_batch(
-    queue: &QueueStatements,
-    items: &[NewItem],
-    groups: &[ItemGroup],
-) -> String {
+pub(super) fn render_batch(queue: &QueueStatements, groups: &[ItemGroup<'_>]) -> String {
     let mut placeholders = queue.placeholders.clone();
     let names = [
         "queue_parameter",
@@ -127,7 +122,7 @@ pub(super) fn render_batch(
         render(ENQUEUE_ONCE, "if_new", &placeholders),
     ];
     for (list_number, group) in groups.iter().enumerate() {
-        let first = &items[group.indexes[0]];
+        let first = &group.first;
         let insert = queue.key_source.section(&queue.key, first);
         let insert = [(ENQUEUE, "item_list"), (ENQUEUE, insert)];
         let remember = queue.key_source.remember_section(&queue.key, first);

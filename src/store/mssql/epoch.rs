@@ -9,13 +9,12 @@ use uuid::Uuid;
 
 use super::catalogue::Table;
 use super::connection::Connection;
-use super::error::of_schema_change;
+use super::end_leases::EndLeases;
 use super::soft_lock_types::queue_columns;
-use super::statement_parts::roll_back_on_error;
 use super::{decode, placeholders};
 use crate::StoreError;
 use crate::epoch::{CancelledOperation, NewEpoch, fence_after, went_back};
-use crate::template::{Placeholders, plain, render};
+use crate::template::plain;
 
 const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 
@@ -27,12 +26,6 @@ pub(super) fn read_batch() -> String {
 /// Returns the batch that begins an epoch.
 pub(super) fn raise_batch() -> String {
     plain(EPOCH, "raise")
-}
-
-/// Returns the batch that ends some leases of earlier epochs.
-pub(super) fn render_end_leases(placeholders: &Placeholders, has_triggers: bool) -> String {
-    let batch = render(EPOCH, "end_leases", placeholders);
-    roll_back_on_error(batch, has_triggers)
 }
 
 /// A moment of the database: the fence of the epoch, and the generation. Later moments are greater.
@@ -123,6 +116,9 @@ impl LatestMoment {
 
 /// Begins a new epoch, cancels the operations that run, and ends the leases of the queues. A queue whose table does not exist, or is
 /// not adopted yet, is left out.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if a row refuses the end of its lease also without its mirror columns. All other leases are ended.
 pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
@@ -134,6 +130,7 @@ pub(super) async fn begin(
     let cancelled = decode::result_set(&results, 0)?.iter();
     let cancelled_operations = cancelled.map(read_cancelled).collect::<Result<_, _>>()?;
     let mut ended_leases = Vec::new();
+    let mut problems = Vec::new();
     for queue in queues {
         let Some(table) = Table::read(connection, &queue.table).await? else {
             continue;
@@ -146,26 +143,17 @@ pub(super) async fn begin(
         let columns = queue_columns(queue, &table)
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(queue, &table, &columns);
-        let end_leases = render_end_leases(&placeholders, table.has_triggers);
-        let mut ended = 0;
-        loop {
-            let results = connection.query(&end_leases, &[&fence]).await;
-            let purpose = format!(
-                "the new epoch has begun, but a lease in table {} cannot be ended",
-                queue.table
-            );
-            let results = results.map_err(|error| match of_schema_change(&error, &purpose) {
-                StoreError::Misconfigured(problem) => StoreError::Misconfigured(format!(
-                    "{problem}; change the row or disable the trigger, and run the command again"
-                )),
-                other => other,
-            })?;
-            match decode::integer(decode::single_row(&results, 0)?, 0)? {
-                0 => break,
-                count => ended += count.unsigned_abs(),
-            }
-        }
-        ended_leases.push((queue.name.clone(), ended));
+        let end_leases = EndLeases::new(queue, &table, &placeholders, fence);
+        let ended = end_leases.run(connection).await?;
+        problems.extend(ended.problem(&queue.table.to_string()));
+        ended_leases.push((queue.name.clone(), ended.count));
+    }
+    if !problems.is_empty() {
+        return Err(StoreError::Misconfigured(format!(
+            "the new epoch has begun and all other leases are ended, but {}; change the rows or disable the trigger, and run the command \
+             again",
+            problems.join("; ")
+        )));
     }
     Ok(NewEpoch {
         fence,

@@ -1,6 +1,8 @@
 //! New items of a queue: checks and encodes their values, renders the INSERT, and finds the column that a constraint
 //! refused.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lease_broker_value::Value;
@@ -20,6 +22,42 @@ use crate::{NewItem, Problem, StoreError};
 const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
 
 impl QueueStatements {
+    /// Returns items that one call adds to the queue, in their order. They name the same columns in one order, as far as this changes
+    /// nothing: NULL is added for a column that only others name, if it has no default. One INSERT then adds more of them.
+    pub(super) fn with_same_columns<'a>(
+        &self,
+        items: impl Iterator<Item = &'a NewItem> + Clone,
+    ) -> Vec<Cow<'a, NewItem>> {
+        let names = |item: &'a NewItem| item.columns.iter().map(|(name, _)| name.as_str());
+        let mut rest = items.clone();
+        let first = rest.next();
+        if first.is_none_or(|first| rest.all(|item| names(item).eq(names(first)))) {
+            return items.map(Cow::Borrowed).collect();
+        }
+        let is_null_without_value = |name: &&str| {
+            let column = self.insertable.get(*name);
+            column.is_some_and(|column| column.nullable && !column.has_default)
+        };
+        let common: BTreeSet<&str> = items
+            .clone()
+            .flat_map(names)
+            .filter(is_null_without_value)
+            .collect();
+        let with_common = |item: &'a NewItem| {
+            let mut filled = item.clone();
+            let missing = common
+                .iter()
+                .filter(|name| names(item).all(|named| named != **name));
+            let nulls = missing.map(|name| ((*name).to_owned(), Value::Null));
+            filled.columns.extend(nulls);
+            filled
+                .columns
+                .sort_by(|(left, _), (right, _)| left.cmp(right));
+            Cow::Owned(filled)
+        };
+        items.map(with_common).collect()
+    }
+
     /// Encodes an item as an entry of the list that its INSERT reads.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! Settlements: completes, fails and releases items, and adds the items that follow completions.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
 
 use lease_broker_model::item_state::State;
 use serde_json::json;
 
 use super::decode;
+use super::enqueue::fit_one_insert;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
@@ -18,8 +20,8 @@ use super::utf16::cut;
 use crate::contract::wants_owner;
 use crate::follow_ups;
 use crate::{
-    EndedLease, Ending, QueueIndex, Refusal, RowEnding, SettleResults, Settled, Settlement,
-    StoreError,
+    EndedLease, Ending, FollowUp, NewItem, QueueIndex, Refusal, RowEnding, SettleResults, Settled,
+    Settlement, StoreError,
 };
 
 const COMMIT: &str = "COMMIT TRANSACTION;";
@@ -38,13 +40,11 @@ pub(super) struct BatchResults {
     released: Vec<EndedLease>,
 }
 
-/// The follow-ups that one INSERT adds: they go to the same queue, name the same columns, and all of them are ready or
-/// all are delayed.
-struct FollowUpInsert {
-    queue: usize,
-    ready: bool,
-    columns: Vec<String>,
-    sql: String,
+/// The follow-ups that one INSERT adds. They go to the same queue, follow each other among those of that queue, name the same columns, and
+/// all of them are ready or all are delayed.
+struct FollowUpInsert<'a> {
+    queue: QueueIndex,
+    first: Cow<'a, NewItem>,
     list: Vec<ListEntry>,
 }
 
@@ -231,7 +231,6 @@ impl MssqlOperations {
         if !inserts.is_empty() {
             batch.push(&sections.remember_ended);
         }
-        batch.extend(inserts.iter().map(|insert| &*insert.sql));
         let completes =
             |index: &usize| matches!(settlements[*index].ending, Ending::Complete { .. });
         let any_completes = indexes.iter().any(completes);
@@ -245,54 +244,62 @@ impl MssqlOperations {
         if any_completes {
             batch.extend(sections.move_to_archive.as_deref());
         }
+        let mut has_triggers = queue.has_triggers;
+        let mut add_follow_ups = Vec::with_capacity(inserts.len());
+        // List 0 is the list of leases.
+        for (list_number, insert) in (1..).zip(&inserts) {
+            let target = self.queue(insert.queue)?;
+            has_triggers |= target.has_triggers;
+            add_follow_ups.push(target.render_insert(
+                &["insert_follow_ups"],
+                &insert.first,
+                list_number,
+            ));
+        }
+        batch.extend(add_follow_ups.iter().map(String::as_str));
         batch.push(end);
-        let has_triggers = |insert: &FollowUpInsert| {
-            let target = self.queue(QueueIndex(insert.queue));
-            target.is_ok_and(|target| target.has_triggers)
-        };
-        let has_triggers = queue.has_triggers || inserts.iter().any(has_triggers);
         let sql = roll_back_on_error(batch.join("\n"), has_triggers);
         lists.extend(inserts.into_iter().map(|insert| insert.list));
         Ok((sql, ListParameters::new(lists)))
     }
 
-    fn follow_up_inserts(
+    fn follow_up_inserts<'a>(
         &self,
-        settlements: &[Settlement],
+        settlements: &'a [Settlement],
         indexes: &[usize],
-    ) -> Result<Vec<FollowUpInsert>, StoreError> {
-        let mut inserts: Vec<FollowUpInsert> = Vec::new();
+    ) -> Result<Vec<FollowUpInsert<'a>>, StoreError> {
+        let mut of_queues: BTreeMap<usize, Vec<(usize, &'a NewItem)>> = BTreeMap::new();
         for index in indexes {
-            let Ending::Complete { follow_ups } = &settlements[*index].ending else {
-                continue;
-            };
-            for follow_up in follow_ups {
-                let item = &follow_up.item;
-                let target = self.queue(follow_up.queue)?;
+            if let Ending::Complete { follow_ups } = &settlements[*index].ending {
+                for FollowUp { queue, item } in follow_ups {
+                    of_queues.entry(queue.0).or_default().push((*index, item));
+                }
+            }
+        }
+        let mut inserts: Vec<FollowUpInsert<'a>> = Vec::new();
+        for (queue, follow_ups) in of_queues {
+            let queue = QueueIndex(queue);
+            let target = self.queue(queue)?;
+            let items = target.with_same_columns(follow_ups.iter().map(|(_, item)| *item));
+            for ((index, _), item) in follow_ups.iter().zip(items) {
                 let mut entry = target
-                    .encode_item(item)
+                    .encode_item(&item)
                     .map_err(|(_, problem)| StoreError::Bug(problem.text))?;
-                entry.insert("i", json!(index));
-                let columns: Vec<String> =
-                    item.columns.iter().map(|(name, _)| name.clone()).collect();
-                let same = inserts.iter().position(|insert| {
-                    insert.queue == follow_up.queue.0
-                        && insert.ready == item.delay.is_zero()
-                        && insert.columns == columns
-                });
-                let insert_index = same.unwrap_or_else(|| {
-                    // List 0 is the list of leases.
-                    let list_number = inserts.len() + 1;
+                let fits = |last: &FollowUpInsert<'_>| {
+                    last.queue == queue && fit_one_insert(&last.first, &item)
+                };
+                if !inserts.last().is_some_and(fits) {
                     inserts.push(FollowUpInsert {
-                        queue: follow_up.queue.0,
-                        ready: item.delay.is_zero(),
-                        columns,
-                        sql: target.render_insert(&["insert_follow_ups"], item, list_number),
+                        queue,
+                        first: item,
                         list: Vec::new(),
                     });
-                    inserts.len() - 1
-                });
-                inserts[insert_index].list.push(entry);
+                }
+                if let Some(insert) = inserts.last_mut() {
+                    entry.insert("i", json!(index));
+                    entry.insert("o", json!(insert.list.len()));
+                    insert.list.push(entry);
+                }
             }
         }
         Ok(inserts)

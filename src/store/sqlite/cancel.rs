@@ -59,9 +59,7 @@ pub(super) fn cancel(
         drop(rows);
         // Several texts can be the key of one row, such as `1` and `1.0`.
         if !seen.insert(format!("{:?}", ended.lease.key)) {
-            let problem = "another entry of the list has this key".to_owned();
-            let refusal = Refusal::of_field("key", problem);
-            cancelled.results[index] = Cancelled::Refused(refusal);
+            cancelled.results[index] = Cancelled::repeated_key();
             continue;
         }
         if operation.is_some_and(|operation| operation.was_stored_before(ended.claim_time, now)) {

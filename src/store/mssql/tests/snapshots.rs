@@ -2,6 +2,7 @@
 //! with a composite key, and for a table with unusual names. Each change of a statement shows as a change in
 //! `snapshots/`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
-use super::super::epoch;
 use super::super::group_list;
 use super::super::group_pause;
 use super::super::index;
@@ -41,6 +41,7 @@ use super::super::soft_lock_types::queue_columns;
 use super::super::types::ColumnType;
 use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
+use super::super::{end_leases, epoch};
 use super::hint_rules;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
@@ -111,11 +112,10 @@ fn table(columns: &[&str], key: usize) -> Table {
     }
 }
 
-/// Returns the group of an enqueue that has only one item.
-fn group_of_first_item() -> enqueue::ItemGroup {
+/// Returns the group of an enqueue that has only this item.
+fn group_of(item: &NewItem) -> enqueue::ItemGroup<'_> {
     enqueue::ItemGroup {
-        ready: true,
-        columns: Vec::new(),
+        first: Cow::Borrowed(item),
         indexes: vec![0],
         list: Vec::new(),
     }
@@ -251,12 +251,13 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 3] {
-    let end_leases = epoch::render_end_leases(placeholders, has_triggers);
+fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 4] {
+    let [find, end] = end_leases::batches(placeholders, has_triggers);
     [
         ("read the epoch", epoch::read_batch()),
         ("begin an epoch", epoch::raise_batch()),
-        ("end the leases of earlier epochs", end_leases),
+        ("find the leases of earlier epochs", find),
+        ("end leases of earlier epochs", end),
     ]
 }
 
@@ -359,10 +360,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("reap", &table.sql.reap);
     show("reap behind refused rows", &table.sql.reap_behind);
     show("read due rows", &table.sql.read_due);
-    let (items, group) = (std::slice::from_ref(&item), [group_of_first_item()]);
-    let batch = enqueue::render_batch(&table, items, &group, TransactionEnd::Commit);
+    let group = [group_of(&item)];
+    let batch = enqueue::render_batch(&table, &group, TransactionEnd::Commit);
     show("enqueue", &batch);
-    let once = enqueue_once::render_batch(&table, items, &group);
+    let once = enqueue_once::render_batch(&table, &group);
     show("enqueue with a request id", &once);
     show("forget requests", &enqueue_once::forget_batch());
     show("announce a broker", &instance::announce_batch());
