@@ -382,6 +382,10 @@ func takeGroup(state *state) []*ending {
 		if len(group) > 0 && (len(group) == maxItemsPerCall || followUps > maxFollowUps || size > maxGroupBytes) {
 			break
 		}
+		// One whose row was locked may wait for the lock again, and others would wait with it.
+		if len(group) > 0 && (ending.lease.phase == phaseResending) != (group[0].lease.phase == phaseResending) {
+			break
+		}
 		taken++
 		switch {
 		case ending.lease.phase == phaseDone:

@@ -195,6 +195,8 @@ export class State {
     let taken = 0;
     for (const ending of this.endings) {
       if (ending.lease.phase !== "ended") {
+        // One whose row was locked may wait for the lock again, and others would wait with it.
+        if (group[0] !== undefined && (ending.lease.phase === "resending") !== (group[0].lease.phase === "resending")) break;
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
         bytes += ending.size;
         if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_BYTES_PER_CALL)) break;

@@ -497,13 +497,18 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     let mut group = Vec::with_capacity(shared.endings.len().min(MAX_ITEMS_PER_CALL));
     let (mut follow_ups, mut size) = (0, 0);
     let now = (shared.clock)();
+    let mut is_resent = false;
     while let Some(ending) = shared.endings.front_mut() {
+        let mut differs = false;
         if let Some(lease) = shared.held.get(&ending.lease) {
             ending.set_lease(&lease.id, lease.checkpoint.as_ref());
+            // One whose row was locked may wait for the lock again, and others would wait with it.
+            differs = is_resent != (lease.phase == Phase::Resending);
         }
         follow_ups += ending.follow_ups();
         size += ending.size();
-        let is_full = group.len() == MAX_ITEMS_PER_CALL
+        let is_full = differs
+            || group.len() == MAX_ITEMS_PER_CALL
             || follow_ups > MAX_FOLLOW_UPS
             || size > MAX_GROUP_BYTES;
         if is_full && !group.is_empty() {
@@ -517,7 +522,8 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
             continue;
         };
         if now < lease.deadline {
-            if lease.phase == Phase::Ended {
+            is_resent = lease.phase == Phase::Resending;
+            if !is_resent {
                 lease.phase = Phase::Settling;
             }
             group.push(ending);

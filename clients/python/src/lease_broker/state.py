@@ -221,7 +221,9 @@ class State:
                 else:
                     follow_ups += ending.follow_ups
                     size += ending.message.ByteSize()
-                if group and (follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
+                # One whose row was locked may wait for the lock again, and others would wait with it.
+                differs = group and (lease.phase == RESENDING) != (group[0].lease.phase == RESENDING)
+                if group and (differs or follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
                     break
                 lease.phase = max(lease.phase, SETTLING)
                 group.append(ending)

@@ -81,6 +81,10 @@ final class HeldLease {
     inDoubt = false;
   }
 
+  boolean isResent() {
+    return phase == Phase.RESENDING;
+  }
+
   boolean wantsHeartbeat() {
     return phase == Phase.RUNNING || phase == Phase.ENDED || phase == Phase.RESENDING;
   }

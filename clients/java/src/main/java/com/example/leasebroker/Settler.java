@@ -117,8 +117,12 @@ final class Settler {
       if (!group.isEmpty() && (group.size() == Options.MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || size > MAX_GROUP_BYTES)) {
         return;
       }
-      state.endings.remove();
       HeldLease lease = ending.lease();
+      // One whose row was locked may wait for the lock again, and others would wait with it.
+      if (!group.isEmpty() && lease.isResent() != group.get(0).lease().isResent()) {
+        return;
+      }
+      state.endings.remove();
       if (lease.phase == HeldLease.Phase.DONE) {
         continue; // The lease was lost while its ending waited.
       }
