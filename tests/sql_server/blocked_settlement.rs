@@ -1,103 +1,13 @@
 //! Settlements of rows that another program holds in an open transaction.
 
-use std::time::Duration;
-
 use lease_broker_proto::{
     CompleteRequest, HeartbeatResult, NextClaim, Outcome, Refusal, RefusalReason, SettleResult,
 };
-use tonic::{Code, Request};
 
-use crate::harness::mssql::MssqlHarness;
-use crate::harness::program::{Program, start};
+use crate::harness::program::start;
 use crate::sql_server::service::{Service, retry_while_unavailable};
-use crate::support::client::{Client, completion, item};
+use crate::support::client::{completion, item};
 use crate::support::timeout::with_timeout;
-
-/// A leased item whose row another program holds.
-struct HeldItem {
-    service: Service,
-    client: Client,
-    holder: Program,
-    lease_id: String,
-    program: Program,
-    _harness: MssqlHarness,
-}
-
-impl HeldItem {
-    async fn start() -> Option<Self> {
-        let (harness, program) = start().await?;
-        let service = Service::start(&program.connection_string).await;
-        let client = service.client().await;
-        retry_while_unavailable(|| client.try_enqueue(vec![item("a")])).await;
-        let mut leases =
-            retry_while_unavailable(|| client.try_claim(client.claim_request(1))).await;
-        let lease_id = leases.remove(0).lease_id;
-        let holder = program.another().await;
-        holder
-            .run("BEGIN TRANSACTION; UPDATE work SET payload = payload")
-            .await;
-        Some(Self {
-            service,
-            client,
-            holder,
-            lease_id,
-            program,
-            _harness: harness,
-        })
-    }
-
-    /// Ends the foreign transaction, and expects that the completion is applied when it is sent again.
-    async fn assert_completes(self) {
-        let again = || {
-            self.client
-                .try_complete(vec![completion(&self.lease_id, &[])])
-        };
-        let again = retry_while_unavailable(again).await;
-        assert_eq!(again[0].outcome, 1, "{again:?}");
-        let completed = "SELECT COUNT(*) FROM work WHERE lease_state = 3";
-        assert_eq!(self.program.number(completed).await, 1);
-        self.service.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settlement_waits_for_a_foreign_transaction() {
-    let Some(held) = HeldItem::start().await else {
-        return;
-    };
-    let completing = tokio::spawn({
-        let (client, id) = (held.client.clone(), held.lease_id.clone());
-        async move { client.try_complete(vec![completion(&id, &[])]).await }
-    });
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(!completing.is_finished(), "the row is held");
-    held.holder.run("ROLLBACK TRANSACTION").await;
-    let completed = with_timeout(completing).await.expect("no panic");
-    if let Err(status) = completed {
-        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-    }
-    held.assert_completes().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settlement_blocked_past_its_deadline_can_be_retried() {
-    let Some(held) = HeldItem::start().await else {
-        return;
-    };
-    let mut request = Request::new(CompleteRequest {
-        queue: "work".to_owned(),
-        completions: vec![completion(&held.lease_id, &[])],
-        next: None,
-    });
-    // The broker answers shortly before the deadline.
-    request.set_timeout(Duration::from_secs(3));
-    let completed = with_timeout(held.client.rpc.clone().complete(request)).await;
-    let status = completed.expect_err("the row is held");
-    let documented = [Code::DeadlineExceeded, Code::Unavailable, Code::Cancelled];
-    assert!(documented.contains(&status.code()), "{status:?}");
-    held.holder.run("ROLLBACK TRANSACTION").await;
-    held.assert_completes().await;
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_row_refuses_its_own_entries_for_now() {
@@ -147,6 +57,12 @@ async fn locked_row_refuses_its_own_entries_for_now() {
     assert_eq!(next.leases.len(), 1, "{next:?}");
     let completed = "SELECT COUNT(*) FROM work WHERE lease_state = 3";
     assert_eq!(program.number(completed).await, 2);
+
+    // So it is without the others.
+    let alone = || client.try_complete(vec![completion(ids[0], &[])]);
+    let alone = retry_while_unavailable(alone).await;
+    assert_eq!(alone[0].outcome(), Outcome::Refused, "{alone:?}");
+    assert_locked(alone[0].refusal.as_ref());
 
     holder.run("ROLLBACK TRANSACTION").await;
     let again = || client.try_complete(vec![completion(ids[0], &[])]);

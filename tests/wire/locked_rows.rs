@@ -1,7 +1,7 @@
 //! Settlements and heartbeats beside a row that another program has locked: the server ends the wait for the row with error 1222.
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Leases as _, Settled, StoreError};
+use lease_broker_store::{Leases as _, Settled};
 
 use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, held, settled};
@@ -29,14 +29,15 @@ async fn settlement_of_a_locked_row_is_the_only_one_not_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settlement_alone_waits_for_its_row_five_times() {
+async fn settlement_alone_is_refused_for_now() {
     let fixture = Fixture::start().await;
     fixture.server.always(OPERATION, locked());
-    let Err(StoreError::Unavailable(outage)) = fixture.complete(1).await else {
-        panic!("the row is locked");
+    let results = fixture.complete(1).await.expect("a refusal");
+    let Settled::Refused(refusal) = &results[0] else {
+        panic!("{results:?}");
     };
-    assert_eq!(outage.number, Some(1222));
-    assert_eq!(fixture.server.requests(OPERATION).len(), 5);
+    assert!(refusal.problem.text.contains("locked"), "{refusal}");
+    assert_eq!(fixture.server.requests(OPERATION).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

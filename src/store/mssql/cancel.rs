@@ -12,7 +12,6 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::parts::{LeftOut, Parts};
-use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
@@ -43,7 +42,7 @@ impl MssqlOperations {
             };
             let list = part.iter().map(entry).collect();
             let lists = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
-            let ended = self.cancel_part(queue, leases, &lists, parts.lock_wait(), &mut cancelled);
+            let ended = self.cancel_part(queue, leases, &lists, &mut cancelled);
             match ended.await {
                 Ok(()) => parts.note_success(),
                 Err(error) => {
@@ -69,11 +68,10 @@ impl MssqlOperations {
         queue: &QueueStatements,
         leases: &[CancelledLease],
         lists: &ListParameters,
-        lock_wait: LockWait,
         cancelled: &mut CancelResults,
     ) -> Result<(), StoreError> {
         let sql = &queue.sql.cancel;
-        let mut tries = self.pool.tries().with_lock_wait(lock_wait);
+        let mut tries = self.pool.tries().with_one_lock_wait();
         let results = tries
             .query(sql, &lists.parameters(), RetrySafety::AtMostOnce)
             .await;

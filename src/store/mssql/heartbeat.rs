@@ -11,7 +11,6 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::parts::{LeftOut, Parts};
-use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
 use crate::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
@@ -57,7 +56,7 @@ impl MssqlOperations {
                 entry
             };
             let list = part.iter().map(entry).collect();
-            let extended = self.extend(sql, list, parts.lock_wait(), &mut renewed);
+            let extended = self.extend(sql, list, &mut renewed);
             match extended.await {
                 Ok(()) => parts.note_success(),
                 Err(error) => {
@@ -91,11 +90,10 @@ impl MssqlOperations {
         &self,
         sql: &str,
         list: Vec<ListEntry>,
-        wait: LockWait,
         renewed: &mut [Renewed],
     ) -> Result<(), StoreError> {
         let parameters = ListParameters::new(vec![list]);
-        let mut tries = self.pool.tries().with_lock_wait(wait);
+        let mut tries = self.pool.tries().with_one_lock_wait();
         let results = tries
             .query(sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;

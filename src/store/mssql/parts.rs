@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use super::error::is_locked;
-use super::pool::LockWait;
 use crate::{Refusal, Rejection, StoreError};
 
 /// The number of parts into which a list is divided if another program has locked one of its rows. With more parts the search for the
@@ -19,7 +18,6 @@ const MAX_SEARCH: Duration = Duration::from_secs(3);
 pub(super) struct Parts {
     /// The parts that are still to be sent, each as the indexes of its entries. The next one is the last.
     left: Vec<Vec<usize>>,
-    lock_wait: LockWait,
     /// The time at which the search for locked rows began.
     search: Option<Instant>,
     /// True: the batch of a part has succeeded.
@@ -51,21 +49,10 @@ impl Parts {
     /// Returns one part with all entries.
     pub(super) fn of(indexes: Vec<usize>) -> Self {
         Self {
-            // An entry whose batch has no other waits for its row.
-            lock_wait: if indexes.len() > 1 {
-                LockWait::Short
-            } else {
-                LockWait::Long
-            },
             left: vec![indexes],
             search: None,
             has_applied: false,
         }
-    }
-
-    /// Returns the time for which the batch of each part waits for locked rows.
-    pub(super) fn lock_wait(&self) -> LockWait {
-        self.lock_wait
     }
 
     pub(super) fn next(&mut self) -> Option<Vec<usize>> {
@@ -91,7 +78,7 @@ impl Parts {
                 let single = self.split(&part, 2);
                 Ok(single.map(|index| LeftOut::Refused(index, rejection)))
             }
-            error if self.lock_wait == LockWait::Short && is_locked(&error) => {
+            error if is_locked(&error) => {
                 let start = self.search.get_or_insert_with(Instant::now);
                 if start.elapsed() < MAX_SEARCH {
                     let single = self.split(&part, PARTS_BESIDE_LOCKS);

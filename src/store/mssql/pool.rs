@@ -261,7 +261,7 @@ impl Pool {
             start: Instant::now(),
             limit: limit.map_or(command_timeout, |limit| limit.min(command_timeout)),
             count: 0,
-            lock_wait: LockWait::Long,
+            waits_again_for_locks: true,
             may_have_been_applied: false,
             waited_for_lock: false,
         }
@@ -387,15 +387,6 @@ impl Pool {
     }
 }
 
-/// The time for which an operation waits for rows that another program has locked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum LockWait {
-    /// That of one try.
-    Short,
-    /// That of as many tries as an operation may have.
-    Long,
-}
-
 /// The tries of one operation.
 pub(super) struct Tries<'a> {
     pool: &'a Pool,
@@ -403,15 +394,16 @@ pub(super) struct Tries<'a> {
     /// The maximum duration of all tries together.
     limit: Duration,
     count: u32,
-    lock_wait: LockWait,
+    /// Whether a batch is run again that has waited for a lock as long as one try may.
+    waits_again_for_locks: bool,
     may_have_been_applied: bool,
     waited_for_lock: bool,
 }
 
 impl Tries<'_> {
-    /// Sets the time for which the operation waits for locked rows.
-    pub(super) fn with_lock_wait(mut self, lock_wait: LockWait) -> Self {
-        self.lock_wait = lock_wait;
+    /// Ends the operation when one try has waited for a lock as long as it may.
+    pub(super) fn with_one_lock_wait(mut self) -> Self {
+        self.waits_again_for_locks = false;
         self
     }
 
@@ -427,7 +419,7 @@ impl Tries<'_> {
                 Ok(results) => return Ok(results),
                 Err(failure) => failure,
             };
-            let gives_up = self.lock_wait == LockWait::Short && failure.is_lock_timeout();
+            let gives_up = !self.waits_again_for_locks && failure.is_lock_timeout();
             if gives_up
                 || !failure.may_run_again(retry_safety)
                 || !self.wait_for_next(&failure).await

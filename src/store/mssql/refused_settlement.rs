@@ -4,7 +4,6 @@
 //! rolls them back. It takes at most 2 + log2(n) batches for n follow-ups.
 
 use super::operations::MssqlOperations;
-use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::settle::ROLLBACK;
 use crate::{Ending, FollowUp, Refusal, Rejection, Settled, Settlement, StoreError};
@@ -81,7 +80,7 @@ impl MssqlOperations {
             trace: None,
         };
         let part = [part];
-        let batch = self.run_batch(queue, &part, &[0], LockWait::Long, ROLLBACK);
+        let batch = self.run_batch(queue, &part, &[0], ROLLBACK);
         match batch.await {
             Err(StoreError::Rejected(rejection)) => Some(Err(rejection)),
             Ok(settled) => matches!(*settled.results, [(0, Settled::Ended(_))]).then_some(Ok(())),

@@ -11,7 +11,6 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::parts::{LeftOut, Parts};
-use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, ReleasedClaims, StoreError};
 
@@ -33,7 +32,7 @@ impl MssqlOperations {
         let is_first = |index: &usize| seen.insert(tokens[*index]);
         let mut parts = Parts::of((0..tokens.len()).filter(is_first).collect());
         while let Some(part) = parts.next() {
-            let ended = self.release_part(queue, tokens, &part, parts.lock_wait(), &mut released);
+            let ended = self.release_part(queue, tokens, &part, &mut released);
             match ended.await {
                 Ok(()) => parts.note_success(),
                 Err(error) => match parts.divide(part, error) {
@@ -55,7 +54,6 @@ impl MssqlOperations {
         queue: &QueueStatements,
         tokens: &[Uuid],
         indexes: &[usize],
-        lock_wait: LockWait,
         released: &mut ReleasedClaims,
     ) -> Result<(), StoreError> {
         let entry = |index: &usize| {
@@ -66,7 +64,7 @@ impl MssqlOperations {
         };
         let parameters = ListParameters::new(vec![indexes.iter().map(entry).collect()]);
         loop {
-            let mut tries = self.pool.tries().with_lock_wait(lock_wait);
+            let mut tries = self.pool.tries().with_one_lock_wait();
             let results = tries
                 .query(
                     &queue.sql.release_claims,

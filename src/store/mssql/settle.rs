@@ -13,7 +13,6 @@ use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::parts::{LeftOut, Parts};
-use super::pool::LockWait;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::utf16::cut;
@@ -103,7 +102,7 @@ impl MssqlOperations {
     ) -> Result<(), StoreError> {
         let mut parts = Parts::of(indexes);
         while let Some(part) = parts.next() {
-            let batch = self.run_batch(queue, settlements, &part, parts.lock_wait(), COMMIT);
+            let batch = self.run_batch(queue, settlements, &part, COMMIT);
             let outcome = match batch.await {
                 Ok(outcome) => outcome,
                 Err(error) => {
@@ -161,11 +160,10 @@ impl MssqlOperations {
         queue: &QueueStatements,
         settlements: &[Settlement],
         indexes: &[usize],
-        lock_wait: LockWait,
         end: &str,
     ) -> Result<BatchResults, StoreError> {
         let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
-        let mut tries = self.pool.tries().with_lock_wait(lock_wait);
+        let mut tries = self.pool.tries().with_one_lock_wait();
         let answer = tries
             .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
             .await;
