@@ -24,6 +24,7 @@ mod range;
 mod sources;
 mod store;
 mod telemetry;
+mod this_host;
 mod tls;
 mod variables;
 
@@ -50,6 +51,7 @@ use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_du
 pub use self::sources::{Sources, is_setting};
 pub use self::store::{Store, StoreKind};
 pub use self::telemetry::{Destination, OtlpProtocol, PerQueue, Signal, Telemetry};
+pub(crate) use self::this_host::is_this_host;
 pub(crate) use self::tls::is_trust_domain;
 pub use self::tls::{ClientCertificates, Tls, TlsVersion};
 pub use self::variables::{SETTING_SEPARATOR, VARIABLE_PREFIX, setting_variables};

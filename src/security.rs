@@ -22,6 +22,7 @@ mod authorities;
 mod certificate_names;
 mod client_files;
 mod client_verifier;
+pub(crate) mod end_entity;
 pub(crate) mod fuzzing;
 mod identity;
 mod issuer;

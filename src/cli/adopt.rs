@@ -296,6 +296,9 @@ impl Adopt {
             }
             mirror
         };
+        if let Some(problem) = hidden_deaths(&mirror) {
+            print_line!("warning: {problem}");
+        }
         let writable = match &self.writable {
             Some(columns) => columns
                 .iter()
@@ -430,17 +433,29 @@ fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, Command
     Ok(mirrors.swap_remove(chosen))
 }
 
-/// Describes rows that no state of the proposed mirror columns fits.
+/// Describes rows that the proposed mirror columns do not show as ready, and that workers would get.
 fn other_values(table: &str, column: &str, values: &[String]) -> String {
     let shown: Vec<String> = values
         .iter()
         .map(|value| format!("{:?}", text::visible(value)))
         .collect();
     format!(
-        "rows of {table} have {column} = {}, which shows no state, so workers would get them: give rows that are done the \
-         value of a done row first",
+        "rows of {table} have {column} = {}, and workers would get them: first give rows that are done the value of a done row, and \
+         let other programs finish the rows that they process",
         shown.join(", ")
     )
+}
+
+/// Describes the rows of dead items, if they would show the values of leased ones. `None`: they show their own.
+fn hidden_deaths(mirror: &Mirror) -> Option<String> {
+    if proposal::columns_of(mirror, State::Dead).is_some() {
+        return None;
+    }
+    let (column, value) = proposal::columns_of(mirror, State::Leased)?.first()?;
+    Some(format!(
+        "the row of an item that dies keeps {column} = {value}: add `dead = {{ {column} = … }}` to the section mirror before you serve \
+         the queue"
+    ))
 }
 
 /// Returns mirror columns as flags.

@@ -7,7 +7,9 @@ use clap::Args;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{self, MssqlReader, MssqlSchema, MssqlStore};
 use lease_broker_store::schema::Schema;
-use lease_broker_store::sqlite::{SqliteReader, SqliteSchema, SqliteStore, system_clock};
+use lease_broker_store::sqlite::{
+    SqliteReader, SqliteSchema, SqliteStore, refuse_missing_file, system_clock,
+};
 use lease_broker_store::{Browse, Store, StoreError};
 
 use super::CommandError;
@@ -118,7 +120,7 @@ pub(super) async fn open_existing_store(
     config: &Config,
     queues: &[QueueSpec],
 ) -> Result<Arc<dyn Store>, CommandError> {
-    refuse_missing_file(config)?;
+    refuse_missing_store(config)?;
     Ok(open_store_for(config, queues, Caller::Operator).await?)
 }
 
@@ -145,11 +147,11 @@ pub(super) fn existing_file<'a>(
     command: &str,
 ) -> Result<&'a Path, CommandError> {
     let path = sqlite_file(config, command)?;
-    refuse_missing_file(config)?;
+    refuse_missing_store(config)?;
     Ok(path)
 }
 
-fn refuse_missing_file(config: &Config) -> Result<(), CommandError> {
+fn refuse_missing_store(config: &Config) -> Result<(), CommandError> {
     if config.store.kind == StoreKind::Sqlite && !config.store.path.exists() {
         return Err(CommandError::io(format!(
             "file {} does not exist; name another with --store or --config",
@@ -177,7 +179,7 @@ pub(super) async fn open_to_read(
     config: &Config,
     queues: &[QueueSpec],
 ) -> Result<Arc<dyn Browse>, CommandError> {
-    refuse_missing_file(config)?;
+    refuse_missing_store(config)?;
     let opened: Result<Arc<dyn Browse>, StoreError> = match config.store.kind {
         StoreKind::Sqlite => {
             let opened = SqliteReader::open(&config.store.path, queues, system_clock());
@@ -197,7 +199,7 @@ pub(super) async fn open_to_read(
 pub(super) enum SchemaAccess {
     /// Reads only. A SQLite file is not created or changed.
     Read,
-    /// Creates and changes tables. A SQLite file is created if it does not exist.
+    /// Creates and changes tables. A SQLite file is created if it does not exist and the broker creates all tables.
     Change,
 }
 
@@ -210,7 +212,10 @@ pub(super) fn open_schema(
     let path = &config.store.path;
     Ok(match (config.store.kind, access) {
         (StoreKind::Sqlite, SchemaAccess::Read) => Box::new(SqliteSchema::open_to_read(path)?),
-        (StoreKind::Sqlite, SchemaAccess::Change) => Box::new(SqliteSchema::open(path)?),
+        (StoreKind::Sqlite, SchemaAccess::Change) => {
+            refuse_missing_file(path, &config.queues)?;
+            Box::new(SqliteSchema::open(path)?)
+        }
         (StoreKind::Mssql, _) => Box::new(MssqlSchema::open(&mssql_settings(&config.store)?)?),
     })
 }

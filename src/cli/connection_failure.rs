@@ -8,6 +8,7 @@ use rustls::{AlertDescription, CertificateError};
 use tonic::transport::Endpoint;
 
 use super::port_protocol::{self, PortProtocol, Unreachable};
+use crate::security::end_entity;
 
 const START: &str = "start it with `lease-broker serve`, or name another address with --address";
 const OTHER_ADDRESS: &str = "name the address of a broker with --address";
@@ -148,6 +149,10 @@ fn certificate_failure(error: &(dyn Error + 'static)) -> Option<Failure> {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             Failure::lasting(cause, "name one of these with --server-name")
         }
+        problem if end_entity::is_reported_by(problem) => Failure::lasting(
+            "the certificate of the service is one of an authority (CA:TRUE)",
+            end_entity::REMEDY,
+        ),
         _ => Failure::lasting(cause, "give the broker another certificate"),
     })
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,6 +15,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use super::CommandError;
 use super::bearer::Bearer;
 use super::connect::Addresses;
+use crate::config::is_this_host;
 use crate::security::pem::{certificates, private_key};
 
 /// Environment variables that stand for the flags.
@@ -117,7 +117,8 @@ impl CredentialArgs {
                     ),
                 ));
             }
-            let is_readable = tls.is_none() && !is_this_host(&endpoint);
+            let is_readable =
+                tls.is_none() && !is_this_host(endpoint.uri().host().unwrap_or_default());
             if is_readable && !self.plaintext {
                 return Err(problem(
                     address,
@@ -221,13 +222,6 @@ impl From<TlsFiles> for ClientTlsConfig {
         }
         config
     }
-}
-
-/// Returns whether an endpoint is on this host by its address alone. A name could get another address.
-fn is_this_host(endpoint: &Endpoint) -> bool {
-    let host = endpoint.uri().host().unwrap_or_default();
-    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Returns the contents of the files of a certificate and of its key.

@@ -8,6 +8,9 @@
 //! - If the rows are used up before the demo could kill a worker, it inserts more rows.
 //! - Workers send a call again while the store is unavailable ([`worker`]).
 //! - Timeouts only end a demo that makes no progress at all.
+//!
+//! A signal that asks to stop ends the processes and removes the temporary folder at any time. The processes have process groups of
+//! their own, so that a key of the terminal reaches only the demo, which then ends them in order.
 
 mod args;
 mod journal;
@@ -23,6 +26,7 @@ pub(super) mod worker;
 mod worker_process;
 mod workers;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use lease_broker_model::item_state::State;
@@ -36,12 +40,14 @@ use self::summary::Summary;
 use self::workers::Workers;
 use super::CommandError;
 use super::output::print_line;
+use super::stop_requests::StopRequests;
 
 impl Demo {
     /// Runs the demo and prints its summary.
     ///
     /// # Errors
-    /// Exit code 1 if a row was not completed exactly once, if a worker ended early, or if there was no progress.
+    /// Exit code 1 if a row was not completed exactly once, if a worker ended early, if there was no progress, or if a signal asked
+    /// to stop.
     pub(super) async fn run(self) -> Result<(), CommandError> {
         if self.kill >= self.workers && self.kill > 0 {
             return Err(CommandError::usage(format!(
@@ -49,14 +55,30 @@ impl Demo {
                 self.kill, self.workers
             )));
         }
+        let mut stop = StopRequests::listen_to_terminal()?;
         let folder = TempDir::with_prefix("lease-broker-demo-").map_err(|error| {
             CommandError::io(format!("cannot create a temporary folder: {error}"))
         })?;
+        // Without an end, the demo is dropped, which kills its processes.
+        let (file, events) = tokio::select! {
+            biased;
+            () = stop.next() => return Err(CommandError::failed(
+                "interrupted: the workers were ended, and the temporary folder was removed",
+            )),
+            shown = self.show(&folder) => shown?,
+        };
+        if self.keep {
+            keep::serve(&self, &file, events, &folder, &mut stop).await?;
+        }
+        Ok(())
+    }
+
+    /// Shows the demo from the table to the summary. Returns the database file and the number of its rows.
+    async fn show(&self, folder: &TempDir) -> Result<(PathBuf, u64), CommandError> {
         let programs = Programs::build(&self.language).await?;
         let start = Instant::now();
-        let mut service = DemoService::start(&self, &folder).await?;
-        let mut workers =
-            Workers::start(&self, &programs, service.address(), folder.path()).await?;
+        let mut service = DemoService::start(self, folder).await?;
+        let mut workers = Workers::start(self, &programs, service.address(), folder.path()).await?;
         let worked = self.work(&mut service, &mut workers).await;
         let stopped = workers.stop().await;
         let file = service.file().to_owned();
@@ -69,10 +91,7 @@ impl Demo {
             print_line!("the database is in {}", kept.display());
         }
         summary.verdict(self.kill, start.elapsed())?;
-        if self.keep {
-            keep::serve(&self, &file, summary.events(), &folder).await?;
-        }
-        Ok(())
+        Ok((file, summary.events()))
     }
 
     /// Follows the workers until every row is completed and the outbox is empty. Kills workers on the way.

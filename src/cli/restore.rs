@@ -103,6 +103,11 @@ fn report(epoch: &NewEpoch) {
     for (queue, ended) in &epoch.ended_leases {
         print_line!("{queue}: {} ended", plural(*ended, "lease"));
     }
+    for queue in &epoch.left_queues {
+        print_line!(
+            "{queue}: its leases go on, because the configuration has no such queue; run the command again with --config of the brokers"
+        );
+    }
     for operation in &epoch.cancelled_operations {
         let CancelledOperation { queue, kind, id } = operation;
         print_line!("{queue}: {kind} {id} cancelled");

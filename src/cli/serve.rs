@@ -146,6 +146,7 @@ impl Serve {
             &pages,
         );
         let admin_port = start_admin_port(&config, state)?;
+        let new_file = config.store.absolute_path().filter(|file| !file.exists());
         // A database that does not answer, or a long build of an index, does not stop the end of the service either.
         let (store, listener, example) = tokio::select! {
             opened = open_in_background(&config) => opened?,
@@ -164,6 +165,9 @@ impl Serve {
         let _ = started_broker.set(layers.broker.clone());
         let address = layers.server.address();
         announce(&layers.config, &location, address, example.as_deref());
+        if let Some(file) = new_file {
+            print_line!("new file: {}", file.display());
+        }
         if let Some(port) = &admin_port {
             let scheme = if layers.config.admin.tls {
                 "https"

@@ -1,12 +1,12 @@
 //! The section `auth.jwt` of the configuration: the issuer of JSON Web Tokens.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use http::Uri;
 use serde::Deserialize;
 
 use super::error::InvalidSetting;
+use super::this_host::is_this_host;
 
 /// Settings of JSON Web Tokens. Exactly one of `jwks_file` and `jwks_url` is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -67,16 +67,9 @@ fn is_secure(url: &str) -> bool {
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return false;
     };
-    let host = authority
-        .host()
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    let is_loopback = host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.to_canonical().is_loopback());
+    let host = authority.host();
     let has_login = authority.as_str().contains('@');
-    !host.is_empty() && !has_login && (scheme == "https" || scheme == "http" && is_loopback)
+    !host.is_empty() && !has_login && (scheme == "https" || scheme == "http" && is_this_host(host))
 }
 
 #[cfg(test)]

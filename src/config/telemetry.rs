@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::Uri;
 use lease_broker_model::sampling::{Sampler, TraceSettings};
 use serde::{Deserialize, Deserializer};
 
@@ -13,6 +14,7 @@ use super::otel_variables::OtelVariables;
 use super::range::{
     DAY, MAX_SPANS, MILLISECOND, MIN_INTERVAL, MINUTE, check_count, check_duration,
 };
+use super::this_host::is_this_host;
 
 /// Settings of the traces and metrics.
 #[derive(Clone, Debug, Deserialize)]
@@ -121,6 +123,14 @@ pub struct Destination {
     pub endpoint: String,
     /// The protocol.
     pub protocol: OtlpProtocol,
+}
+
+impl Destination {
+    /// Returns whether the collector is on this host.
+    pub fn is_local(&self) -> bool {
+        let uri = self.endpoint.parse::<Uri>();
+        uri.is_ok_and(|uri| uri.host().is_some_and(is_this_host))
+    }
 }
 
 impl Telemetry {

@@ -9,6 +9,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 
+use super::end_entity;
 use super::pem::{certificates, private_key};
 use super::validity::Validity;
 use super::watched_file::{Watched, WatchedFile};
@@ -29,6 +30,8 @@ pub(super) struct OwnPair {
 pub(super) struct Pair {
     pub(super) certified: Arc<CertifiedKey>,
     pub(super) validity: Validity,
+    /// Whether the certificate is one of an authority.
+    is_authority: bool,
 }
 
 struct Last {
@@ -36,7 +39,7 @@ struct Last {
     /// The reason why the files are not used.
     problem: Option<String>,
     /// The warnings that hold.
-    warnings: [Option<String>; 2],
+    warnings: [Option<String>; 3],
 }
 
 impl OwnPair {
@@ -57,7 +60,7 @@ impl OwnPair {
             last: Mutex::new(Last {
                 in_use,
                 problem: None,
-                warnings: [None, None],
+                warnings: [None, None, None],
             }),
         };
         this.warn(&mut this.last.lock(), UnixTime::now());
@@ -92,14 +95,16 @@ impl OwnPair {
         last.problem = Some(reason);
     }
 
-    /// Warns if callers refuse the certificate because of its time, and if every user of the host can read the key. Each warning is
-    /// written once while it holds.
+    /// Warns if callers refuse the certificate because of its time or, in part, because it is one of an authority, and if every user of
+    /// the host can read the key. Each warning is written once while it holds.
     fn warn(&self, last: &mut Last, now: UnixTime) {
         let mode = std::fs::metadata(self.key.path()).map_or(0, |file| file.permissions().mode());
         let open_mode = (mode & OPEN_TO_OTHERS != 0).then(|| format!("{:04o}", mode & 0o7777));
-        let warnings = [last.in_use.validity.problem(now), open_mode];
+        let is_authority = last.in_use.is_authority;
+        let remedy = is_authority.then(|| end_entity::REMEDY.to_owned());
+        let warnings = [last.in_use.validity.problem(now), open_mode, remedy];
         let former = std::mem::replace(&mut last.warnings, warnings.clone());
-        let [reason, mode] = [0, 1].map(|index| {
+        let [reason, mode, remedy] = [0, 1, 2].map(|index| {
             let is_new = warnings[index] != former[index];
             warnings[index].as_ref().filter(|_| is_new)
         });
@@ -109,6 +114,14 @@ impl OwnPair {
                 target: "lease_broker::audit",
                 setting = "server.tls.certificate", %file, reason,
                 "callers refuse the certificate: replace it, or correct the clock"
+            );
+        }
+        if let Some(remedy) = remedy {
+            let file = self.certificate.path().display();
+            tracing::warn!(
+                target: "lease_broker::audit",
+                setting = "server.tls.certificate", %file, remedy,
+                "commands and workers in Rust refuse the certificate, because it is one of an authority (CA:TRUE)"
             );
         }
         if let Some(mode) = mode {
@@ -168,6 +181,7 @@ fn pair(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> Resu
     Ok(Pair {
         certified: Arc::new(certified),
         validity,
+        is_authority: end_entity::is_authority(&chain[0], validity),
     })
 }
 

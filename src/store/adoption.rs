@@ -127,10 +127,13 @@ fn creation(queue: &QueueSpec) -> &'static str {
     }
 }
 
-/// Returns the error for a queue whose table does not exist, at a place that does not create it.
-pub(super) fn no_table(queue: &QueueSpec) -> StoreError {
+/// Returns the error for a queue whose table does not exist in this file, at a place that does not create it. An empty name: the file
+/// does not exist either.
+pub(super) fn no_table(queue: &QueueSpec, file: Option<&str>) -> StoreError {
+    let file = file.filter(|file| !file.is_empty());
+    let place = file.map(|file| format!(" in {file}")).unwrap_or_default();
     StoreError::Misconfigured(format!(
-        "the table {:?} of queue {:?} does not exist: create it, or {}",
+        "the table {:?} of queue {:?} does not exist{place}: create it, or {}",
         queue.table,
         queue.name,
         creation(queue)

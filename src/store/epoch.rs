@@ -6,12 +6,14 @@
 //!
 //! A broker notices a database that goes back in time by its generation, a number that each announcement of a broker raises.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::UNIX_EPOCH;
 
+use lease_broker_model::queue::QueueSpec;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{ListedBroker, StoreError};
 
 /// The beginning of a new epoch, as its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct NewEpoch {
     pub fence: i64,
     /// The name of each queue that has a table, with the number of leases that were ended.
     pub ended_leases: Vec<(String, u64)>,
+    /// The queues that brokers served in the state that was left, and that were not named. Their leases go on.
+    pub left_queues: Vec<String>,
     /// The operations that ran. Each is cancelled.
     pub cancelled_operations: Vec<CancelledOperation>,
 }
@@ -34,6 +38,13 @@ pub struct CancelledOperation {
     pub queue: String,
     /// The name of its kind.
     pub kind: String,
+}
+
+/// Returns the queues of these brokers that are not named.
+pub(super) fn left_queues(brokers: &[ListedBroker], named: &[QueueSpec]) -> Vec<String> {
+    let served = brokers.iter().flat_map(|broker| broker.settings.keys());
+    let left = served.filter(|served| named.iter().all(|queue| queue.name != **served));
+    left.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
 
 /// Returns the fence of an epoch that begins now.

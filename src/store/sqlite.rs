@@ -43,6 +43,7 @@ mod log_flush;
 mod migrations;
 mod mirror;
 mod moments;
+mod new_file;
 mod new_item;
 mod numbers;
 mod open_files;
@@ -107,6 +108,7 @@ pub use self::backup::{Restored, back_up, refuse_open_file, restore};
 pub use self::clock::{Clock, system_clock};
 use self::left_out::LeftOut;
 pub use self::lock_holder::{LockHolder, WriteLock};
+pub use self::new_file::refuse_missing_file;
 use self::purge::Cutoffs;
 use self::queue_statements::QueueStatements;
 use self::read_connection::ReadConnection;
@@ -167,6 +169,7 @@ impl SqliteStore {
         clock: Clock,
         sql: &LeaseSql,
     ) -> Result<Self, StoreError> {
+        refuse_missing_file(path, queues)?;
         let connection = connection::open(path)?;
         migrations::migrate(&connection)?;
         epoch::refuse_backup(&connection)?;

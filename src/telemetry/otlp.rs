@@ -59,9 +59,13 @@ impl Credentials {
         }
     }
 
-    fn http_client(&self) -> Result<LoggingClient, String> {
+    fn http_client(&self, destination: &Destination) -> Result<LoggingClient, String> {
         // A redirect would send the headers, which can hold a token, to another host.
         let mut client = reqwest::Client::builder().redirect(Policy::none());
+        if destination.is_local() {
+            // A proxy of the environment is for other hosts. It would get the headers, and cannot reach this host's loopback.
+            client = client.no_proxy();
+        }
         if let Some(ca) = &self.ca {
             let certificates = reqwest::Certificate::from_pem_bundle(ca);
             let certificates =
@@ -121,7 +125,7 @@ macro_rules! build {
                 .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
                 .with_endpoint(&destination.endpoint)
                 .with_headers(credentials.headers.clone())
-                .with_http_client(credentials.http_client()?)
+                .with_http_client(credentials.http_client(destination)?)
                 .build(),
         };
         built.map_err(|error| format!("cannot export to {}: {error}", destination.endpoint))

@@ -106,6 +106,27 @@ fn values_that_show_no_state_are_no_ready_rows() {
 }
 
 #[test]
+fn rows_that_another_program_processes_are_no_ready_rows() {
+    let workspace = with_table(
+        "CREATE TABLE Orders (id INTEGER PRIMARY KEY, status TEXT);
+         INSERT INTO Orders (status) VALUES ('new'), ('done'), ('running');",
+    );
+    let refused = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(refused.code, 64, "{refused:?}");
+    let named = "status = \"running\", and workers would get them";
+    assert!(refused.err.contains(named), "{refused:?}");
+    let (_, flags) = refused.err.split_once("yourself: ").expect("the flags");
+    let adopted = workspace.run(&format!("{ADOPT} --yes {}", flags.trim()));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    let warning = "the row of an item that dies keeps status = \"running\"";
+    assert!(adopted.out.contains(warning), "{adopted:?}");
+    // An item that failed waits. Its row does not show that a worker has it.
+    let toml = std::fs::read_to_string(workspace.path("orders.toml")).expect("the configuration");
+    let delayed = "delayed = { status = \"new\" }";
+    assert!(toml.contains(delayed), "{toml}");
+}
+
+#[test]
 fn key_that_can_be_null_is_named_and_not_proposed_as_a_result() {
     let workspace = with_table(
         "CREATE TABLE Jobs (id TEXT PRIMARY KEY, v TEXT); INSERT INTO Jobs VALUES ('a', NULL);",

@@ -5,8 +5,13 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
 
 use crate::command_line::workspace::Workspace;
 use crate::support::http::get;
@@ -154,32 +159,128 @@ fn missing_toolchain_exits_69_with_its_name() {
     );
 }
 
+/// A running demo in a process group of its own, as a shell starts it.
+struct RunningDemo {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// The folder for temporary files.
+    folder: TempDir,
+}
+
+impl RunningDemo {
+    fn start(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = program()
+            .arg("demo")
+            .args(flags)
+            .env("TMPDIR", folder.path())
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
+        Self {
+            child,
+            output,
+            folder,
+        }
+    }
+
+    /// Returns the next line that contains `text`.
+    fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.output.read_line(&mut line).expect("a line");
+            assert_ne!(read, 0, "the demo ended without {text:?}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends the signal of a key to all processes that the terminal knows.
+    fn press(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.child), signal).expect("sent");
+    }
+
+    /// Waits until the demo ends. Returns its exit code, its standard error and the folder.
+    fn end(self) -> (Option<i32>, String, TempDir) {
+        // The rest is read, so that the demo can print it.
+        let mut output = self.output;
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let ended = self.child.wait_with_output().expect("the demo ends");
+        let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (ended.status.code(), error, self.folder)
+    }
+}
+
+/// Returns whether a process has a file of this folder on its command line. Workers name their journals there.
+fn is_used(folder: &Path) -> bool {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    let processes = std::fs::read_dir("/proc").expect("a system with /proc");
+    processes.flatten().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        arguments.windows(folder.len()).any(|part| part == folder)
+    })
+}
+
+#[test]
+fn interrupted_demo_leaves_no_process_and_no_file() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut demo = RunningDemo::start(&["--events", "100000"]);
+        demo.line_with("held by: ");
+        signal::send(&demo.child, signal);
+        let (code, error, folder) = demo.end();
+        assert_eq!(code, Some(1), "{signal}: {error}");
+        assert!(error.contains("interrupted"), "{signal}: {error}");
+        let left: Vec<_> = folder.path().read_dir().expect("a folder").collect();
+        assert!(left.is_empty(), "{signal}: {left:?}");
+        wait_until_blocking("the workers have ended", || !is_used(folder.path()));
+    }
+}
+
+#[test]
+fn workers_end_soon_after_a_killed_demo() {
+    let mut demo = RunningDemo::start(&["--events", "100000"]);
+    demo.line_with("held by: ");
+    let start = Instant::now();
+    signal::send(&demo.child, "KILL");
+    let (_, _, folder) = demo.end();
+    wait_until_blocking("the workers have ended", || !is_used(folder.path()));
+    // A worker whose demo lives sends a call again for a minute.
+    let taken = start.elapsed();
+    assert!(taken < Duration::from_secs(30), "{taken:?}");
+}
+
+#[test]
+fn kept_demo_ends_after_the_key_of_a_terminal() {
+    for key in [Signal::INT, Signal::HUP] {
+        let flags = ["--events", "100", "--workers", "1", "--kill", "0", "--keep"];
+        let mut demo = RunningDemo::start(&flags);
+        demo.line_with("dashboard: ");
+        demo.press(key);
+        let (code, error, folder) = demo.end();
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{key:?}");
+        assert!(!is_used(folder.path()), "{key:?}");
+    }
+}
+
 #[test]
 fn kept_demo_serves_its_dashboard_until_it_is_told_to_stop() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut child = program()
-        .args(["demo", "--events", "900", "--workers", "1", "--kill", "0"])
-        .arg("--keep")
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
-    let dashboard = loop {
-        let mut line = String::new();
-        let read = output.read_line(&mut line).expect("a line");
-        assert_ne!(read, 0, "the demo ended");
-        if let Some(address) = line.strip_prefix("dashboard: http://") {
-            break address.trim().parse().expect("an address");
-        }
-    };
+    let flags = ["--events", "900", "--workers", "1", "--kill", "0", "--keep"];
+    let mut demo = RunningDemo::start(&flags);
+    let line = demo.line_with("dashboard: ");
+    let address = line.trim().strip_prefix("dashboard: http://");
+    let dashboard = address.and_then(|address| address.parse().ok());
+    let dashboard = dashboard.expect("an address");
     // Rows are added and completed, and some of them fail.
     wait_until_blocking("a row has failed", || {
         let page = get(dashboard, "/queues/rainfall").body;
         page.contains("is not calibrated")
     });
-    signal::send(&child, "TERM");
-    let status = child.wait().expect("the demo ends");
-    assert!(status.success(), "{status}");
+    signal::send(&demo.child, "TERM");
+    let (code, error, _) = demo.end();
+    assert_eq!(code, Some(0), "{error}");
     assert!(TcpStream::connect(dashboard).is_err(), "the broker ended");
 }

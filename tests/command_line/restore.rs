@@ -67,6 +67,25 @@ fn restore_goes_back_to_the_backup_of_a_running_service() {
 }
 
 #[test]
+fn restore_names_queues_whose_leases_go_on() {
+    let mut workspace = Workspace::serving();
+    workspace.lease();
+    assert_eq!(workspace.store("backup old.db").code, 0);
+    workspace.process = None;
+    let others = "outbox: its leases go on, because the configuration has no such queue";
+    let restored = workspace.run("restore old.db --store new.db");
+    assert_eq!(restored.code, 0, "{restored:?}");
+    assert!(restored.out.contains(others), "{restored:?}");
+    assert!(
+        restored.out.contains("work: its leases go on"),
+        "{restored:?}"
+    );
+    let restored = workspace.store("restore old.db");
+    assert_eq!(restored.code, 0, "{restored:?}");
+    assert!(!restored.out.contains("go on"), "{restored:?}");
+}
+
+#[test]
 fn answer_no_in_a_terminal_restores_nothing() {
     let workspace = Workspace::with(QUEUES);
     assert_eq!(workspace.store("schema apply").code, 0);

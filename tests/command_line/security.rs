@@ -297,6 +297,27 @@ fn work_connects_with_certificates_that_were_replaced() {
 }
 
 #[test]
+fn certificate_of_an_authority_is_explained_on_both_sides() {
+    let workspace = serving();
+    let own = Authority::for_itself("localhost");
+    own.write(workspace.folder.path(), "tls");
+    workspace.write("ca.crt", &own.certificate);
+    let mut workspace = workspace;
+    workspace.serve();
+    let process = workspace.process.as_ref().expect("a service");
+    let warning = "because it is one of an authority (CA:TRUE)";
+    assert!(process.log().contains(warning), "{}", process.log());
+    let port = process.address.port();
+    let refused = workspace.run(&format!(
+        "stats --address https://localhost:{port} --ca ca.crt --token-file all.token"
+    ));
+    let texts = ["one of an authority (CA:TRUE)", "CA:FALSE"];
+    fails(&refused, 69, &texts);
+    let doctor = workspace.store("doctor --side broker");
+    assert!(doctor.out.contains(warning), "{doctor:?}");
+}
+
+#[test]
 fn other_host_is_called_in_plain_text_only_if_allowed() {
     let workspace = Workspace::serving();
     workspace.write("any.token", "lb_any");

@@ -37,6 +37,47 @@ fn announced_commands_work() {
     }
 }
 
+#[test]
+fn missing_file_is_not_created_for_a_table_of_another_program() {
+    let workspace = Workspace::with("[queues.orders]\n");
+    let file = workspace.path("elsewhere.db");
+    for command in ["serve --listen 127.0.0.1:0", "schema apply"] {
+        let refused = workspace.run(&format!(
+            "{command} --config queues.toml --store elsewhere.db"
+        ));
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(
+            refused.err.contains(&file.display().to_string()),
+            "{refused:?}"
+        );
+        assert!(!file.exists(), "{command}");
+    }
+    // The error of a file without the table names the file too.
+    std::fs::write(&file, "").expect("a file");
+    let refused = workspace.run("serve --config queues.toml --store elsewhere.db");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(
+        refused.err.contains(&file.display().to_string()),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn new_file_is_announced_once() {
+    let mut workspace = Workspace::serving();
+    let line = format!("new file: {}\n", workspace.path("q.db").display());
+    let until_admin_port = |workspace: &mut Workspace| {
+        let process = workspace.process.as_mut().expect("a service");
+        let lines = std::iter::repeat_with(|| process.next_line());
+        let lines = lines.take_while(|line| !line.starts_with("admin port"));
+        lines.collect::<Vec<_>>()
+    };
+    assert!(until_admin_port(&mut workspace).contains(&line));
+    workspace.process = None;
+    workspace.serve();
+    assert!(!until_admin_port(&mut workspace).contains(&line));
+}
+
 /// Serves a table of another program, and returns the commands that the service prints.
 fn announced(table: &str) -> (Workspace, Vec<String>) {
     let mut workspace = Workspace::with("[queues.orders]\n");

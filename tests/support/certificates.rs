@@ -84,6 +84,21 @@ impl Authority {
         }
     }
 
+    /// Makes a certificate for this name that signs itself, as `openssl req -x509` does by default.
+    pub(crate) fn for_itself(name: &str) -> Signed {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let serial = SerialNumber::from(1);
+        params.serial_number = Some(serial.clone());
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Signed {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            serial,
+        }
+    }
+
     /// Signs a list of revoked certificates that is valid until the end of this year.
     pub(crate) fn revoke(&self, revoked: &[&Signed], last_year: i32) -> String {
         let revoked = revoked.iter().map(|signed| RevokedCertParams {

@@ -62,6 +62,23 @@ async fn call_of_a_recorded_trace_becomes_a_span() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn collector_on_this_host_is_reached_without_a_proxy() {
+    for protocol in Protocol::ALL {
+        let collector = Collector::start(protocol).await;
+        let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        proxy.set_nonblocking(true).expect("an option");
+        let url = format!("http://{}", proxy.local_addr().expect("an address"));
+        let mut broker = Fixture::exporting_beside_a_proxy(&collector, protocol, &url);
+        broker.enqueue_traced(RECORDED).await;
+        collector
+            .wait_for(|received| received.spans.len() == 2)
+            .await;
+        assert_eq!(broker.stop()["exported"], 2);
+        assert!(proxy.accept().is_err(), "{protocol:?} uses the proxy");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caller_that_does_not_record_gets_no_spans() {
     let collector = Collector::start(Protocol::Grpc).await;
     let mut broker = Fixture::exporting(&collector, Protocol::Grpc, "sample_ratio = 1");

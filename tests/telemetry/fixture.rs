@@ -36,6 +36,16 @@ impl Fixture {
         Self::start(&settings_for(collector, protocol, settings), &[])
     }
 
+    /// Does the same as [`Self::exporting`] with the proxy of a network in the environment.
+    pub(crate) fn exporting_beside_a_proxy(
+        collector: &Collector,
+        protocol: Protocol,
+        proxy: &str,
+    ) -> Self {
+        let settings = settings_for(collector, protocol, "");
+        Self::start(&settings, &[("http_proxy", proxy)])
+    }
+
     /// Does the same as [`Self::exporting`] for a collector that does not answer.
     pub(crate) fn exporting_impatiently(
         collector: &Collector,

@@ -14,7 +14,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 
-import { readAddresses } from "./addresses.js";
+import { isLoopback, readAddresses } from "./addresses.js";
 import { now } from "./clock.js";
 import { channelCredentials, checkPlaintext, type Credentials, FILE_INTERVAL, fileVersions } from "./credentials.js";
 import { errorText, LeaseBrokerError } from "./errors.js";
@@ -208,6 +208,8 @@ export class Transport {
 
   #connect(target: string): Broker {
     const options = { ...OPTIONS };
+    // A proxy of the environment is for other machines. It would read the rows.
+    if (isLoopback(target)) options["grpc.enable_http_proxy"] = 0;
     // The certificate of a broker has the name and not the number that was found for it.
     const serverName = (this.credentials.kind === "tls" ? this.credentials.serverName : null) ?? this.#name?.host ?? null;
     if (serverName !== null) {

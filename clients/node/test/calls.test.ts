@@ -173,6 +173,26 @@ test("a server that accepts connections and says nothing is connected to again",
   assert.equal(sockets.length, 2);
 });
 
+for (const prefix of ["", "dns:///"]) {
+  test(`${prefix}127.0.0.1 is called without the proxy of the environment`, async (t) => {
+    const server = await startServer(t, { wake: [done] });
+    let connections = 0;
+    const proxy = createServer((socket) => {
+      connections += 1;
+      socket.destroy();
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+    process.env.http_proxy = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    t.after(() => {
+      delete process.env.http_proxy;
+      proxy.close();
+    });
+    using client = new Client(`${prefix}${server.address}`, { timeout: 10_000 });
+    await client.wake("work");
+    assert.equal(connections, 0);
+  });
+}
+
 test("a signal ends a call in flight, and one that waits", async (t) => {
   const { server, caller: calls } = await caller(t, {
     wake: ["never"],

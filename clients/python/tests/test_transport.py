@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -88,6 +89,21 @@ def test_address_that_has_left_the_name_answers_calls_that_have_it(
     assert transport.route() is not broker
     broker.call("Wake", v1.WakeRequest(queue="work"), 10, [])
     transport.close()
+
+
+@pytest.mark.parametrize("form", ["{}", "dns:///{}"])
+def test_broker_on_this_machine_is_called_without_a_proxy(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    server.answer("Wake", ok(v1.WakeResponse()))
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with Client(form.format(server.address), timeout=10) as client:
+            client.wake("work")
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 def test_closed_channel_is_an_outage(server: ScriptedServer) -> None:

@@ -84,9 +84,10 @@ impl Failure {
             )
         });
         // The message of an error of the connection has no cause, such as "connection refused". Its sources have.
-        let message = status
-            .source()
-            .map_or_else(|| status.message().to_owned(), with_sources);
+        let message = status.source().map_or_else(
+            || status.message().to_owned(),
+            |error| explained(with_sources(error)),
+        );
         let fields = status.get_details_bad_request().map(|request| {
             let fields = request.field_violations.into_iter();
             fields.map(|violation| violation.field).collect()
@@ -175,4 +176,28 @@ fn pushback(status: &Status) -> Pushback {
     let info = status.get_details_retry_info();
     let delay = info.and_then(|info| info.retry_delay);
     delay.map_or(Pushback::Unknown, Pushback::Wait)
+}
+
+/// Adds the meaning to the text of an error that is only the name of a type.
+fn explained(message: String) -> String {
+    if message.ends_with("CaUsedAsEndEntity))") {
+        let meaning =
+            "the certificate of the broker is one of an authority (CA:TRUE); make it with CA:FALSE";
+        return format!("{message}: {meaning}");
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificate_of_an_authority_is_explained() {
+        // The error of rustls, as the transport passes it on.
+        let error = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        let status = Status::from_error(Box::new(std::io::Error::other(error)));
+        let message = Failure::from_status(&status).message;
+        assert!(message.ends_with("make it with CA:FALSE"), "{message}");
+    }
 }

@@ -143,13 +143,31 @@ pub(super) fn mirrors<E>(
                 vec![(column.name.clone(), Value::from(text.as_str()))],
             ))
         };
-        let mirror: Mirror = TEXTS.iter().filter_map(of_state).collect();
-        let has = |state| mirror.iter().any(|(other, _)| *other == state);
-        if has(State::Ready) && has(State::Completed) {
+        let mut mirror: Mirror = TEXTS.iter().filter_map(of_state).collect();
+        show_delayed_as_ready(&mut mirror);
+        if columns_of(&mirror, State::Ready).is_some()
+            && columns_of(&mirror, State::Completed).is_some()
+        {
             mirrors.push(mirror);
         }
     }
     Ok(mirrors)
+}
+
+/// Gives delayed items the values of ready ones. Otherwise the row of a failed item would show the values of a leased one until its
+/// next attempt.
+fn show_delayed_as_ready(mirror: &mut Mirror) {
+    let leased = mirror.iter().position(|(state, _)| *state == State::Leased);
+    let ready = columns_of(mirror, State::Ready).cloned();
+    if let (Some(leased), Some(ready)) = (leased, ready) {
+        mirror.insert(leased + 1, (State::Delayed, ready));
+    }
+}
+
+/// Returns the columns that show a state, with their values. `None`: no column shows it.
+pub(super) fn columns_of(mirror: &Mirror, state: State) -> Option<&Vec<(String, Value)>> {
+    let mut states = mirror.iter();
+    states.find_map(|(other, columns)| (*other == state).then_some(columns))
 }
 
 /// Returns whether the last word of a column's name says that a row is done: `processed`, `IsSent`.
@@ -165,14 +183,16 @@ fn is_done(name: &str) -> bool {
     WORDS.contains(&&*word.to_lowercase())
 }
 
-/// Returns the values of mirror columns that show no state, with their column. `values` returns the different values of a column as
-/// texts.
+/// Returns the values of mirror columns whose rows would become ready without being shown as ready, with their column. These are values
+/// that show no state, and that of a leased item: another program processes its row. `values` returns the different values of a column
+/// as texts.
 pub(super) fn others<'a, E>(
     mirror: &'a Mirror,
     values: &mut impl FnMut(&str) -> Result<Vec<String>, E>,
 ) -> Result<Vec<(&'a str, Vec<String>)>, E> {
     let mut shown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (column, value) in mirror.iter().flat_map(|(_, columns)| columns) {
+    let states = mirror.iter().filter(|(state, _)| *state != State::Leased);
+    for (column, value) in states.flat_map(|(_, columns)| columns) {
         let value = value.as_str().map_or(value.to_string(), str::to_owned);
         shown.entry(column).or_default().push(value);
     }
@@ -333,25 +353,33 @@ mod tests {
         let states: Vec<State> = mirrors[0].iter().map(|(state, _)| *state).collect();
         assert_eq!(
             states,
-            [State::Ready, State::Leased, State::Completed, State::Dead]
+            [
+                State::Ready,
+                State::Leased,
+                State::Delayed,
+                State::Completed,
+                State::Dead
+            ]
         );
+        let delayed = columns_of(&mirrors[0], State::Delayed).expect("columns");
+        assert_eq!(delayed[0].1, "Pending".into());
         assert_eq!(found(&survey, &["red", "green"]), Vec::<Mirror>::new());
     }
 
     #[test]
-    fn values_that_show_no_state_are_found() {
+    fn values_that_do_not_show_a_ready_row_are_found() {
         let survey = survey(vec![
             column("id", "int", false),
             column("Status", "varchar(20)", false),
             column("Sent_At", "datetime2(3)", true),
         ]);
-        let texts = ["Completed", "cancelled", "new", "done"];
+        let texts = ["Completed", "cancelled", "new", "running"];
         let found = found(&survey, &texts);
         let mut values = |_: &str| Ok::<_, ()>(texts.map(str::to_owned).to_vec());
         let others = others(&found[1], &mut values).expect("no error");
         assert_eq!(
             others,
-            [("Status", vec!["cancelled".to_owned(), "done".to_owned()])]
+            [("Status", vec!["cancelled".to_owned(), "running".to_owned()])]
         );
         assert_eq!(super::others(&found[0], &mut values), Ok(vec![]));
     }

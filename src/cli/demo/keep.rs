@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::Demo;
 use super::programs::{BuiltIn, start_built_in};
@@ -21,6 +20,7 @@ use super::worker::Role;
 use super::worker_process::WorkerProcess;
 use crate::cli::CommandError;
 use crate::cli::output::print_line;
+use crate::cli::stop_requests::StopRequests;
 
 /// The interval at which rows are added.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const WORKERS: u32 = 2;
 /// The time for which the broker can start and stop.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Serves the table of a demo that has ended, until Ctrl-C or SIGTERM. `events`: the number of its rows.
+/// Serves the table of a demo that has ended, until a signal asks to stop. `events`: the number of its rows.
 ///
 /// # Errors
 /// A process cannot be started, or ends by itself.
@@ -40,10 +40,9 @@ pub(super) async fn serve(
     file: &Path,
     events: u64,
     folder: &TempDir,
+    stop: &mut StopRequests,
 ) -> Result<(), CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::io(error.to_string());
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
     let mut broker = KeptBroker::start(file, &config_file(folder)).await?;
     let workers = start_workers(demo, &broker.address)?;
     print_line!("\ndashboard: {}", broker.dashboard);
@@ -51,8 +50,7 @@ pub(super) async fn serve(
     let mut last = u32::try_from(events).unwrap_or(u32::MAX);
     for rows in ROWS.iter().cycle() {
         tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+            () = stop.next() => break,
             status = broker.child.wait() => {
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                 return Err(CommandError::failed(format!("demo: FAILED the broker ended: {status}")));
@@ -120,7 +118,8 @@ impl KeptBroker {
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn"]);
         command.arg("--store").arg(file).arg("--config").arg(config);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let child = command.kill_on_drop(true).spawn();
+        // Ctrl-C tells the demo, which tells the broker. A second signal would end it at once.
+        let child = command.process_group(0).kill_on_drop(true).spawn();
         let mut child = child.map_err(|error| failed(&error))?;
         let output = child.stdout.take().ok_or_else(|| failed(&"no output"))?;
         let mut lines = BufReader::new(output).lines();
@@ -152,7 +151,6 @@ impl KeptBroker {
     async fn stop(mut self) -> Result<(), CommandError> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.and_then(Pid::from_raw) {
-            // After Ctrl-C the terminal has told it already. A second signal would end it at once.
             let _ = kill_process(id, Signal::TERM);
         }
         let ended = tokio::time::timeout(PROCESS_TIMEOUT, self.child.wait()).await;

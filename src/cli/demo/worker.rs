@@ -3,7 +3,7 @@
 //! outbox, in one transaction.
 //!
 //! If the broker answers UNAVAILABLE, for example while the disk is busy, the worker sends the same call again. Every
-//! call of the API is safe to send again.
+//! call of the API is safe to send again. If the demo was killed, its worker gives up.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use lease_broker_proto as proto;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
+use rustix::process::{Pid, getppid};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -48,6 +49,8 @@ pub(in crate::cli) struct DemoWorker {
     /// Let one row in a thousand fail for good at its first attempt
     #[arg(long)]
     lets_rows_fail: bool,
+    #[arg(skip = Parent::current())]
+    parent: Parent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -72,6 +75,21 @@ impl Role {
             Self::Process => "rainfall".to_owned(),
             Self::Transfer => "outbox".to_owned(),
         }
+    }
+}
+
+/// The demo, of which this process is a child.
+#[derive(Clone, Copy, Debug)]
+struct Parent(Option<Pid>);
+
+impl Parent {
+    fn current() -> Self {
+        Self(getppid())
+    }
+
+    /// Returns whether the demo runs. If it has ended, another process became the parent.
+    fn is_alive(self) -> bool {
+        getppid() == self.0
     }
 }
 
@@ -111,7 +129,7 @@ impl DemoWorker {
             ..proto::ClaimBatchRequest::default()
         };
         let call = async || client.claim_batch(request.clone()).await;
-        Ok(retry_while_unavailable(call).await?.leases)
+        Ok(self.retry_while_unavailable(call).await?.leases)
     }
 
     async fn process(
@@ -146,7 +164,7 @@ impl DemoWorker {
         // Recorded first: the demo kills only a worker that has not sent the completion of its batch.
         journal.write(Action::Completing, leases.iter().copied().map(key))?;
         let call = async || client.complete(request.clone()).await;
-        let results = retry_while_unavailable(call).await?.results;
+        let results = self.retry_while_unavailable(call).await?.results;
         for action in [Action::Completed, Action::Lost] {
             let applied = action == Action::Completed;
             let done = leases
@@ -191,7 +209,7 @@ impl DemoWorker {
         };
         if !request.failures.is_empty() {
             let call = async || client.fail(request.clone()).await;
-            retry_while_unavailable(call).await?;
+            self.retry_while_unavailable(call).await?;
         }
         Ok(())
     }
@@ -213,7 +231,7 @@ impl DemoWorker {
             // The worker ignores lost leases here. It learns of them when it completes the batch, which does not change
             // their items.
             let call = async || client.heartbeat(request.clone()).await;
-            if let Err(error) = retry_while_unavailable(call).await {
+            if let Err(error) = self.retry_while_unavailable(call).await {
                 return error;
             }
         }
@@ -262,21 +280,24 @@ impl DemoWorker {
             columns: [("Litres".to_owned(), proto::ColumnValue { kind: litres })].into(),
         }
     }
-}
 
-/// Sends a call. While the broker answers UNAVAILABLE, sends it again, for up to [`RETRY_TIMEOUT`].
-async fn retry_while_unavailable<T>(
-    mut call: impl AsyncFnMut() -> Result<Response<T>, Status>,
-) -> Result<T, CommandError> {
-    let start = Instant::now();
-    loop {
-        match call().await {
-            Err(status)
-                if status.code() == Code::Unavailable && start.elapsed() < RETRY_TIMEOUT =>
-            {
-                tokio::time::sleep(RETRY_PAUSE).await;
+    /// Sends a call. While the broker answers UNAVAILABLE and the demo runs, sends it again, for up to [`RETRY_TIMEOUT`].
+    async fn retry_while_unavailable<T>(
+        &self,
+        mut call: impl AsyncFnMut() -> Result<Response<T>, Status>,
+    ) -> Result<T, CommandError> {
+        let start = Instant::now();
+        loop {
+            match call().await {
+                Err(status)
+                    if status.code() == Code::Unavailable
+                        && start.elapsed() < RETRY_TIMEOUT
+                        && self.parent.is_alive() =>
+                {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                outcome => return Ok(outcome?.into_inner()),
             }
-            outcome => return Ok(outcome?.into_inner()),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts a worker process. Closing its standard input stops it.
+    /// Starts a worker process in a process group of its own. Closing its standard input stops it.
     pub(super) fn start(
         name: String,
         role: Role,
@@ -35,6 +35,7 @@ impl WorkerProcess {
     ) -> Result<Self, CommandError> {
         let child = command
             .stdin(Stdio::piped())
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| CommandError::io(format!("cannot start {name}: {error}")))?;

@@ -11,6 +11,7 @@ use super::part::Part;
 use crate::cli::health::readiness::{self, StoreReadiness};
 use crate::cli::output::format_duration;
 use crate::config::{Config, StoreKind};
+use crate::security::end_entity;
 use crate::security::pem::certificates;
 use crate::security::validity::Validity;
 
@@ -43,13 +44,23 @@ fn check_certificate(config: &Config) -> Option<Finding> {
     let file = &config.server.tls.as_ref()?.certificate;
     let pem = std::fs::read(file).map_err(|error| error.to_string());
     let chain = pem.and_then(|pem| certificates(&pem));
-    let validity = chain.and_then(|chain| Validity::of(&chain[0]));
+    let read = chain.and_then(|chain| {
+        let validity = Validity::of(&chain[0])?;
+        Ok((validity, end_entity::is_authority(&chain[0], validity)))
+    });
     let now = UnixTime::now();
     let soon = UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs()) + CERTIFICATE_WARNING);
-    let (verdict, detail) = match validity {
+    let (verdict, detail) = match read {
         Err(problem) => (Verdict::Problem, problem),
-        Ok(validity) => match validity.problem(now) {
+        Ok((validity, is_authority)) => match validity.problem(now) {
             Some(problem) => (Verdict::Problem, problem),
+            None if is_authority => (
+                Verdict::Warning,
+                format!(
+                    "commands and workers in Rust refuse it, because it is one of an authority (CA:TRUE): {}",
+                    end_entity::REMEDY
+                ),
+            ),
             None if validity.problem(soon).is_some() => (Verdict::Warning, validity.end()),
             None => (Verdict::Ok, validity.end()),
         },

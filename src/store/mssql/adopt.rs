@@ -113,8 +113,11 @@ impl Schema for MssqlSchema {
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
-        self.runtime
-            .block_on(epoch::begin(&mut self.connection, queues))
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let brokers = instance::list(connection).await?.brokers;
+            epoch::begin(connection, queues, &brokers).await
+        })
     }
 
     fn tables(&mut self) -> Result<Vec<String>, StoreError> {

@@ -12,9 +12,9 @@ use super::connection::Connection;
 use super::end_leases::EndLeases;
 use super::soft_lock_types::queue_columns;
 use super::{decode, placeholders};
-use crate::StoreError;
-use crate::epoch::{CancelledOperation, NewEpoch, fence_after, went_back};
+use crate::epoch::{CancelledOperation, NewEpoch, fence_after, left_queues, went_back};
 use crate::template::plain;
+use crate::{ListedBroker, StoreError};
 
 const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 
@@ -122,6 +122,7 @@ impl LatestMoment {
 pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
+    brokers: &[ListedBroker],
 ) -> Result<NewEpoch, StoreError> {
     let results = connection.batch(&read_batch()).await?;
     let last = Moment::read(decode::single_row(&results, 0)?)?;
@@ -158,6 +159,7 @@ pub(super) async fn begin(
     Ok(NewEpoch {
         fence,
         ended_leases,
+        left_queues: left_queues(brokers, queues),
         cancelled_operations,
     })
 }

@@ -121,13 +121,15 @@ impl Schema for SqliteSchema {
         let mut steps = Vec::new();
         let mut future = None;
         if Table::read(&self.connection, &queue.table)?.is_none() {
-            let create = create_table(queue).ok_or_else(|| no_table(queue))?;
+            let create =
+                create_table(queue).ok_or_else(|| no_table(queue, self.connection.path()))?;
             // The rest of the plan needs the table's description. A copy in memory gives it before the table exists.
             future = Some(created_in_memory(queue, &create)?);
             steps.push(create);
         }
         let connection = future.as_ref().unwrap_or(&self.connection);
-        let table = Table::read(connection, &queue.table)?.ok_or_else(|| no_table(queue))?;
+        let no_table = || no_table(queue, connection.path());
+        let table = Table::read(connection, &queue.table)?.ok_or_else(no_table)?;
         check_managed_columns(queue, &table)?;
         let columns = queue_columns(connection, queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
@@ -407,7 +409,10 @@ impl SqliteSchema {
     pub(super) fn unfit(&self, queue: &QueueSpec) -> Result<Unfit, StoreError> {
         let table = match Table::read(&self.connection, &queue.table) {
             Ok(Some(table)) => table,
-            Ok(None) => return Ok(Unfit::for_good(vec![no_table(queue).to_string()])),
+            Ok(None) => {
+                let missing = no_table(queue, self.connection.path());
+                return Ok(Unfit::for_good(vec![missing.to_string()]));
+            }
             Err(StoreError::Misconfigured(problem)) => return Ok(Unfit::for_good(vec![problem])),
             Err(error) => return Err(error),
         };

@@ -12,13 +12,14 @@ use super::clock::system_clock;
 use super::column_value::read;
 use super::error::unchanged_row;
 use super::generation;
+use super::instance;
 use super::placeholders;
 use super::row_error::{RowError, change_row};
 use super::soft_lock_types::queue_columns;
 use super::statement::{bind, bind_key};
 use crate::StoreError;
 use crate::adoption::with;
-use crate::epoch::{CancelledOperation, NewEpoch, fence_after};
+use crate::epoch::{CancelledOperation, NewEpoch, fence_after, left_queues};
 use crate::template::{Placeholders, plain, render};
 
 const EPOCH: &str = lease_broker_sql::sqlite::EPOCH;
@@ -75,6 +76,7 @@ pub(super) fn begin(
     let last = read_fence(connection, &plain(EPOCH, "read_fence"))?;
     let fence = fence_after(last.max(replaced))?;
     connection.execute(&plain(EPOCH, "raise"), [fence, now])?;
+    let left_queues = left_queues(&instance::list(connection, now)?.brokers, queues);
     connection.execute(&plain(EPOCH, "forget_brokers"), [])?;
     let cancelled_operations = cancel_operations(connection, now)?;
     // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.
@@ -98,6 +100,7 @@ pub(super) fn begin(
     Ok(NewEpoch {
         fence,
         ended_leases,
+        left_queues,
         cancelled_operations,
     })
 }

@@ -57,7 +57,7 @@ def is_loopback(address: str) -> bool:
     """Returns True if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine."""
     if address.startswith("unix:"):
         return True
-    host = split_address(address)[0]
+    host = split_address(address.removeprefix("ipv4:").removeprefix("ipv6:"))[0]
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from lease_broker import v1
-from lease_broker.addresses import list_addresses, split_address
+from lease_broker.addresses import is_loopback, list_addresses, split_address
 from lease_broker.credentials import FILE_INTERVAL, Credentials, check_plaintext
 
 SERVICE = "leasebroker.v1.LeaseService"
@@ -135,6 +135,9 @@ class Transport:
 
     def _connect(self, target: str) -> Broker:
         options = list(_OPTIONS)
+        if is_loopback(target):
+            # A proxy of the environment is for other machines. It would read the rows.
+            options.append(("grpc.enable_http_proxy", 0))
         # The certificate of a broker has the name and not the number that was found for it.
         name = self._credentials.server_name or (split_address(self._name)[0] if self._name else None)
         if self._name:
