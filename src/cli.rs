@@ -208,3 +208,60 @@ fn warn_of_unknown_variables(unknown: &[UnknownVariable]) {
         let _ = writeln!(std::io::stderr(), "{}", visible(&line));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds the arguments of a command and its subcommands that take a key or a group, as `COMMAND VALUE`.
+    fn find_keys_and_groups(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        for argument in command.get_arguments() {
+            let names = argument.get_value_names().unwrap_or_default();
+            let name = names
+                .iter()
+                .find(|name| matches!(&***name, "KEY" | "GROUP"));
+            let Some(name) = name else {
+                continue;
+            };
+            let is_accepted =
+                argument.is_allow_negative_numbers_set() || argument.is_allow_hyphen_values_set();
+            assert!(is_accepted, "{path}: {name} refuses a negative number");
+            found.push(format!("{path} {name}"));
+        }
+        for command in command.get_subcommands() {
+            let path = format!("{path} {}", command.get_name());
+            find_keys_and_groups(command, path.trim_start(), found);
+        }
+    }
+
+    #[test]
+    fn keys_and_groups_can_be_negative_numbers() {
+        let mut found = Vec::new();
+        find_keys_and_groups(&Cli::command(), "", &mut found);
+        found.sort_unstable();
+        let expected = [
+            "cancel KEY",
+            "claim GROUP",
+            "groups pause GROUP",
+            "groups resume GROUP",
+            "purge KEY",
+            "redrive KEY",
+            "show KEY",
+            "why KEY",
+            "work GROUP",
+        ];
+        assert_eq!(found, expected);
+        for arguments in [
+            "cancel n -5 -6.5 --reason x",
+            "claim n --group -7 --limit 2",
+            "groups pause n -7 --reason x",
+            "groups resume n -abc --reason x",
+            "redrive n -5 --yes",
+            "work n --group -7 -- true",
+        ] {
+            let words = ["lease-broker"].into_iter();
+            let parsed = Cli::try_parse_from(words.chain(arguments.split(' ')));
+            assert!(parsed.is_ok(), "{arguments}: {:?}", parsed.err());
+        }
+    }
+}

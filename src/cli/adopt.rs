@@ -2,6 +2,8 @@
 //! writes the SQL that undoes the change.
 
 mod config_file;
+mod mirror_choice;
+mod mirror_guess;
 mod proposal;
 
 use std::fs::OpenOptions;
@@ -10,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dialoguer::{Input, MultiSelect, Select};
-use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text;
 use lease_broker_store::Survey;
-use lease_broker_store::schema::{Schema, Step};
+use lease_broker_store::schema::{SAMPLED_ROWS, Schema, Step};
 
-use self::config_file::{Database, mirror_lines};
+use self::config_file::Database;
+use self::mirror_guess::MAX_VALUES;
 use self::proposal::{Mirror, Proposal};
 use super::CommandError;
 use super::address_flag::address_flag;
@@ -30,8 +32,9 @@ use crate::config::{Config, MAX_KEY_COLUMNS, Sources};
 /// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
 ///
 /// Reads the table and proposes settings: its key, the columns that workers may write, and the columns that show other programs
-/// that a row is done. In a terminal it asks; elsewhere flags give the answers. It prints the configuration and each change with
-/// its effect on other programs, and changes nothing before it is confirmed. Afterwards it writes the SQL that undoes the change.
+/// that a row is done. In a terminal it asks. Elsewhere flags give the answers, and it stops if the values of the rows leave a doubt
+/// about what they show. It prints the configuration and each change with its effect on other programs, and changes nothing before it
+/// is confirmed. Afterwards it writes the SQL that undoes the change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -64,7 +67,8 @@ pub(super) struct Adopt {
     #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     writable: Option<Vec<String>>,
     /// A column that shows other programs the state of a row, and its value in this state: ready, leased, delayed, completed or
-    /// dead. VALUE is a number, a text, $now, $worker or $null. "" for none [default: a column such as Processed or Status]
+    /// dead. VALUE is a number, a text, $now, $worker or $null. "" for none. Only rows with the values of completed or dead get that
+    /// state, and all other rows become ready [default: a column such as Processed or Status]
     #[arg(long, value_name = "STATE:COLUMN=VALUE")]
     mirror: Option<Vec<String>>,
     /// Address that the broker listens on, for the configuration [default: that of every broker]
@@ -277,26 +281,8 @@ impl Adopt {
             let asked = Input::new().with_prompt("Name of the queue").default(queue);
             queue = asked.interact_text()?;
         }
-        let mirror = if let Some(mirror) = &self.mirror {
-            parse_mirror(mirror)?
-        } else {
-            let texts = |column: &str| schema.values(&table, column, 20);
-            let mirrors = proposal::mirrors(survey, texts)?;
-            let mirror = choose_mirror(mirrors, asks)?;
-            let mut texts = |column: &str| schema.values(&table, column, 20);
-            for (column, others) in proposal::others(&mirror, &mut texts)? {
-                let problem = other_values(&table, column, &others);
-                if !asks {
-                    return Err(CommandError::usage(format!(
-                        "{problem}. Then give the values yourself: {}",
-                        mirror_flags(&mirror)
-                    )));
-                }
-                print_line!("warning: {problem}");
-            }
-            mirror
-        };
-        if let Some(problem) = hidden_deaths(&mirror) {
+        let mirror = self.mirror(schema, survey, &table, asks)?;
+        if let Some(problem) = mirror_choice::hidden_deaths(&mirror) {
             print_line!("warning: {problem}");
         }
         let writable = match &self.writable {
@@ -315,6 +301,31 @@ impl Adopt {
             writable,
             mirror,
         })
+    }
+
+    /// Returns the mirror columns that the flags give. Without flags, those of the guess.
+    fn mirror(
+        &self,
+        schema: &mut dyn Schema,
+        survey: &Survey,
+        table: &str,
+        asks: bool,
+    ) -> Result<Mirror, CommandError> {
+        if let Some(flags) = &self.mirror {
+            return mirror_choice::parse(flags);
+        }
+        let values = |column: &str| schema.values(table, column, MAX_VALUES);
+        let guess = mirror_guess::guess(survey, values)?;
+        let rows = if survey.rows > SAMPLED_ROWS {
+            format!("rows among the first {SAMPLED_ROWS} of {table}")
+        } else {
+            format!("rows of {table}")
+        };
+        if asks {
+            mirror_choice::ask(guess, &rows)
+        } else {
+            mirror_choice::take(guess, &rows)
+        }
     }
 
     fn no_table(&self, schema: &mut dyn Schema, table: &str) -> CommandError {
@@ -385,89 +396,6 @@ fn queue_spec(text: &str) -> Result<QueueSpec, CommandError> {
     queues
         .pop()
         .ok_or_else(|| CommandError::usage("the configuration has no queue"))
-}
-
-/// Parses the flags `--mirror STATE:COLUMN=VALUE`.
-fn parse_mirror(flags: &[String]) -> Result<Mirror, CommandError> {
-    let mut mirror = Mirror::new();
-    for flag in flags.iter().filter(|flag| !flag.is_empty()) {
-        let parts = flag.split_once(':').and_then(|(state, rest)| {
-            let (column, value) = rest.split_once('=')?;
-            Some((State::from_name(state)?, column, value))
-        });
-        let (state, column, value) = parts.ok_or_else(|| {
-            CommandError::usage(format!(
-                "--mirror {flag:?} is not STATE:COLUMN=VALUE with the state ready, leased, delayed, completed or dead"
-            ))
-        })?;
-        let value = match value.parse() {
-            Ok(number) => toml::Value::Integer(number),
-            Err(_) => value.into(),
-        };
-        let entry = (column.to_owned(), value);
-        match mirror.iter_mut().find(|(other, _)| *other == state) {
-            Some((_, columns)) => columns.push(entry),
-            None => mirror.push((state, vec![entry])),
-        }
-    }
-    Ok(mirror)
-}
-
-fn choose_mirror(mut mirrors: Vec<Mirror>, asks: bool) -> Result<Mirror, CommandError> {
-    if mirrors.is_empty() || !asks {
-        return Ok(mirrors.into_iter().next().unwrap_or_default());
-    }
-    let mut choices: Vec<String> = mirrors
-        .iter()
-        .map(|mirror| mirror_lines(mirror).replace('\n', ", "))
-        .collect();
-    choices.push("no column shows it".to_owned());
-    let prompt = "How does the table show other programs that a row is done?";
-    let chosen = Select::new()
-        .with_prompt(prompt)
-        .items(&choices)
-        .default(0)
-        .interact();
-    let chosen = chosen?;
-    mirrors.push(Mirror::new());
-    Ok(mirrors.swap_remove(chosen))
-}
-
-/// Describes rows that the proposed mirror columns do not show as ready, and that workers would get.
-fn other_values(table: &str, column: &str, values: &[String]) -> String {
-    let shown: Vec<String> = values
-        .iter()
-        .map(|value| format!("{:?}", text::visible(value)))
-        .collect();
-    format!(
-        "rows of {table} have {column} = {}, and workers would get them: first give rows that are done the value of a done row, and \
-         let other programs finish the rows that they process",
-        shown.join(", ")
-    )
-}
-
-/// Describes the rows of dead items, if they would show the values of leased ones. `None`: they show their own.
-fn hidden_deaths(mirror: &Mirror) -> Option<String> {
-    if proposal::columns_of(mirror, State::Dead).is_some() {
-        return None;
-    }
-    let (column, value) = proposal::columns_of(mirror, State::Leased)?.first()?;
-    Some(format!(
-        "the row of an item that dies keeps {column} = {value}: add `dead = {{ {column} = … }}` to the section mirror before you serve \
-         the queue"
-    ))
-}
-
-/// Returns mirror columns as flags.
-fn mirror_flags(mirror: &Mirror) -> String {
-    let flags = mirror.iter().flat_map(|(state, columns)| {
-        columns.iter().map(|(column, value)| {
-            let value = value.as_str().map_or(value.to_string(), str::to_owned);
-            let flag = format!("{}:{column}={value}", state.name());
-            format!("--mirror {}", text::shell_word(&flag))
-        })
-    });
-    flags.collect::<Vec<_>>().join(" ")
 }
 
 fn choose_writable(

@@ -42,7 +42,7 @@ pub(super) struct Claim {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     /// Only items of this group, such as 42. Repeat the flag for several groups
-    #[arg(long = "group", value_name = "GROUP")]
+    #[arg(long = "group", value_name = "GROUP", allow_negative_numbers = true)]
     groups: Vec<String>,
     /// Maximum number of consecutive items of a group, as a run. Complete them one after the other, in the order of the output
     #[arg(long, value_name = "N", default_value_t = 1)]

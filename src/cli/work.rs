@@ -106,7 +106,7 @@ pub(super) struct Work {
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
     /// Only items of this group, such as 42. Repeat the flag for several groups
-    #[arg(long = "group", value_name = "GROUP")]
+    #[arg(long = "group", value_name = "GROUP", allow_negative_numbers = true)]
     groups: Vec<String>,
     /// Number of commands that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -8,6 +8,9 @@ use super::{BrokerList, StoreError, Survey};
 
 pub use super::epoch::{CancelledOperation, NewEpoch};
 
+/// The number of rows that [`Schema::values`] reads at most.
+pub const SAMPLED_ROWS: u64 = 100_000;
+
 /// Schema changes of one database. The commands `schema plan`, `apply`, `check` and `drop` use it.
 pub trait Schema: Send {
     /// Returns the steps that turn the table, as it is now, into `queue`, in the order to run them. Empty if the table
@@ -58,13 +61,14 @@ pub trait Schema: Send {
     /// Describes a table. `None`: it does not exist.
     fn survey(&mut self, table: &str) -> Result<Option<Survey>, StoreError>;
 
-    /// Returns up to `limit` different values of a column as text, except NULL, from the first 100,000 rows.
+    /// Returns up to `limit` different values of a column as text, except NULL, each with its number of rows. Reads only the
+    /// first [`SAMPLED_ROWS`] rows.
     fn values(
         &mut self,
         table: &str,
         column: &str,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError>;
+    ) -> Result<Vec<(String, u64)>, StoreError>;
 
     /// Returns the effect of a step on other programs while it runs, as a phrase such as "writers wait for a moment".
     fn lock(&self, step: &Step) -> &'static str;

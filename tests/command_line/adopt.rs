@@ -113,7 +113,7 @@ fn rows_that_another_program_processes_are_no_ready_rows() {
     );
     let refused = workspace.run(&format!("{ADOPT} --yes"));
     assert_eq!(refused.code, 64, "{refused:?}");
-    let named = "status = \"running\", and workers would get them";
+    let named = "status = \"running\" (1 row), and workers would get them";
     assert!(refused.err.contains(named), "{refused:?}");
     let (_, flags) = refused.err.split_once("yourself: ").expect("the flags");
     let adopted = workspace.run(&format!("{ADOPT} --yes {}", flags.trim()));
@@ -124,6 +124,60 @@ fn rows_that_another_program_processes_are_no_ready_rows() {
     let toml = std::fs::read_to_string(workspace.path("orders.toml")).expect("the configuration");
     let delayed = "delayed = { status = \"new\" }";
     assert!(toml.contains(delayed), "{toml}");
+}
+
+#[test]
+fn flags_of_other_meanings_are_left_alone() {
+    let workspace = with_table(
+        "CREATE TABLE Jobs (id INTEGER PRIMARY KEY, Needs_Processing bit NOT NULL DEFAULT 1, Consent boolean);
+         INSERT INTO Jobs (Consent) VALUES (1), (0);",
+    );
+    let adopted = workspace.run("adopt --store q.db --table Jobs --yes");
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+    assert!(!adopted.out.contains(".mirror]"), "{adopted:?}");
+    let completed: i64 = database::query_value(
+        &workspace.database(),
+        "SELECT count(*) FROM Jobs WHERE lease_state <> 0",
+    );
+    assert_eq!(completed, 0);
+}
+
+#[test]
+fn flags_decide_between_several_columns() {
+    let workspace = with_table(
+        "CREATE TABLE Orders (id INTEGER PRIMARY KEY, Status TEXT NOT NULL, Shipped_At datetime);
+         INSERT INTO Orders (Status, Shipped_At) VALUES ('new', NULL), ('cancelled', NULL), ('error', NULL),
+            ('done', '2026-01-01 10:00:00');",
+    );
+    let before = state(&workspace, "Orders");
+    let refused = workspace.run(&format!("{ADOPT} --yes"));
+    assert_eq!(refused.code, 64, "{refused:?}");
+    let status =
+        "--mirror ready:Status=new --mirror completed:Status=done --mirror dead:Status=error";
+    let shipped = "--mirror 'ready:Shipped_At=$null' --mirror 'completed:Shipped_At=$now'";
+    for part in [status, shipped, "\"cancelled\" (1 row)"] {
+        assert!(refused.err.contains(part), "{part}: {refused:?}");
+    }
+    assert_eq!(state(&workspace, "Orders"), before);
+    let adopted = workspace.run(&format!("{ADOPT} --yes {status}"));
+    assert_eq!(adopted.code, 0, "{adopted:?}");
+}
+
+#[test]
+fn state_column_without_a_completed_row_is_not_ignored() {
+    for values in ["('new'), ('cancelled')", "('neu'), ('erledigt')"] {
+        let workspace = with_table(&format!(
+            "CREATE TABLE Orders (id INTEGER PRIMARY KEY, Status TEXT NOT NULL);
+             INSERT INTO Orders (Status) VALUES {values};"
+        ));
+        let refused = workspace.run(&format!("{ADOPT} --yes"));
+        assert_eq!(refused.code, 64, "{refused:?}");
+        for part in ["--mirror completed:Status=VALUE", "--mirror ''"] {
+            assert!(refused.err.contains(part), "{part}: {refused:?}");
+        }
+        let adopted = workspace.run(&format!("{ADOPT} --yes --mirror="));
+        assert_eq!(adopted.code, 0, "{adopted:?}");
+    }
 }
 
 #[test]
@@ -363,6 +417,24 @@ fn questions_in_a_terminal_lead_to_a_queue() {
     assert_eq!(code, Some(0), "{screen}");
     let check = workspace.run("schema check --config orders.toml");
     assert_eq!((check.code, &*check.out), (0, "orders: ok\n"), "{check:?}");
+}
+
+#[test]
+fn value_of_dead_rows_is_asked_for() {
+    let workspace = with_table(
+        "CREATE TABLE Orders (id INTEGER PRIMARY KEY, Status TEXT NOT NULL);
+         INSERT INTO Orders (Status) VALUES ('new'), ('done'), ('running');",
+    );
+    let mut terminal = Terminal::run(workspace.folder.path(), &["adopt", "--store", "q.db"]);
+    terminal.answer("Name of the queue", "\r");
+    terminal.answer("a row is done", "\r");
+    let screen = terminal.answer("Value of Status for dead rows", "failed\r");
+    terminal.answer("Write orders.toml and change the table Orders?", "y\n");
+    let (code, end) = terminal.end();
+    assert_eq!(code, Some(0), "{end}");
+    assert!(screen.contains("\"running\" (1 row)"), "{screen}");
+    let toml = std::fs::read_to_string(workspace.path("orders.toml")).expect("the configuration");
+    assert!(toml.contains("dead = { Status = \"failed\" }"), "{toml}");
 }
 
 #[test]

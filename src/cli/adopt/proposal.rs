@@ -1,10 +1,8 @@
-//! The settings that `adopt` proposes for a table: a guess from the names and types of its columns, which a person checks.
-
-use std::collections::BTreeMap;
+//! The settings that `adopt` proposes for a table: its queue, its key and the columns that workers write. A person checks them.
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{SoftLock, SoftLockColumn};
-use lease_broker_store::{ColumnClass, Survey, SurveyedColumn};
+use lease_broker_store::{Survey, SurveyedColumn};
 use toml::Value;
 
 /// The settings of a queue over an existing table.
@@ -26,186 +24,17 @@ pub(super) struct Proposal {
 /// Values of columns by state, as the configuration writes them.
 pub(super) type Mirror = Vec<(State, Vec<(String, Value)>)>;
 
-/// Parts of the names of columns that show that a row is done.
-const DONE: [&str; 9] = [
-    "process", "complet", "finish", "done", "handled", "sent", "shipped", "closed", "executed",
-];
-/// The last words of the names of numbers that are 1 if a row is done.
-const WORDS: [&str; 10] = [
-    "processed",
-    "complete",
-    "completed",
-    "finished",
-    "done",
-    "handled",
-    "sent",
-    "shipped",
-    "closed",
-    "executed",
-];
-/// Names of columns that hold a state as text.
-const STATE: [&str; 4] = ["status", "state", "stage", "phase"];
-/// Texts that show a state.
-const TEXTS: [(State, &[&str]); 4] = [
-    (
-        State::Ready,
-        &[
-            "new", "ready", "pending", "open", "queued", "todo", "created",
-        ],
-    ),
-    (
-        State::Leased,
-        &[
-            "processing",
-            "in process",
-            "in progress",
-            "running",
-            "working",
-            "started",
-            "active",
-        ],
-    ),
-    (
-        State::Completed,
-        &[
-            "done",
-            "completed",
-            "complete",
-            "processed",
-            "finished",
-            "closed",
-            "success",
-            "succeeded",
-        ],
-    ),
-    (State::Dead, &["error", "failed", "dead", "rejected"]),
-];
-
-/// Returns the name of a queue over `table`: the table's name without its schema and without brackets, in lower case.
-pub(super) fn queue_name(table: &str) -> String {
-    let separator = if table.ends_with(']') { '[' } else { '.' };
-    let name = table.rsplit(separator).next().unwrap_or(table);
-    name.trim_end_matches(']').to_lowercase()
-}
-
-/// Returns the ways in which the table can show the state of an item, the most likely first. `texts` returns the different values
-/// of a column as texts.
-pub(super) fn mirrors<E>(
-    survey: &Survey,
-    mut texts: impl FnMut(&str) -> Result<Vec<String>, E>,
-) -> Result<Vec<Mirror>, E> {
-    let mut mirrors = Vec::new();
-    let in_key =
-        |column: &&SurveyedColumn| survey.keys.iter().flatten().any(|key| *key == column.name);
-    let candidates = || {
-        survey
-            .columns
-            .iter()
-            .filter(|column| column.writable && !in_key(column))
-    };
-    let contains = |column: &SurveyedColumn, parts: &[&str]| {
-        let name = column.name.to_lowercase();
-        parts.iter().any(|part| name.contains(part))
-    };
-    for column in candidates().filter(|column| contains(column, &DONE)) {
-        let one = |value: Value| vec![(column.name.clone(), value)];
-        let pair = |ready, completed| {
-            vec![
-                (State::Ready, one(ready)),
-                (State::Completed, one(completed)),
-            ]
-        };
-        match column.class {
-            ColumnClass::Flag => mirrors.push(pair(0.into(), 1.into())),
-            // Other numbers are no flag: `processing_minutes`, `sent_count`.
-            ColumnClass::Integer => {
-                let is_flag = |value: &String| value == "0" || value == "1";
-                if is_done(&column.name) && texts(&column.name)?.iter().all(is_flag) {
-                    mirrors.push(pair(0.into(), 1.into()));
-                }
-            }
-            ColumnClass::Time if column.nullable => {
-                mirrors.push(pair("$null".into(), "$now".into()));
-            }
-            _ => {}
-        }
-    }
-    let states =
-        candidates().filter(|column| column.class == ColumnClass::Text && contains(column, &STATE));
-    for column in states {
-        let texts = texts(&column.name)?;
-        let of_state = |(state, known): &(State, &[&str])| {
-            let text = texts
-                .iter()
-                .find(|text| known.contains(&&*text.to_lowercase()))?;
-            Some((
-                *state,
-                vec![(column.name.clone(), Value::from(text.as_str()))],
-            ))
-        };
-        let mut mirror: Mirror = TEXTS.iter().filter_map(of_state).collect();
-        show_delayed_as_ready(&mut mirror);
-        if columns_of(&mirror, State::Ready).is_some()
-            && columns_of(&mirror, State::Completed).is_some()
-        {
-            mirrors.push(mirror);
-        }
-    }
-    Ok(mirrors)
-}
-
-/// Gives delayed items the values of ready ones. Otherwise the row of a failed item would show the values of a leased one until its
-/// next attempt.
-fn show_delayed_as_ready(mirror: &mut Mirror) {
-    let leased = mirror.iter().position(|(state, _)| *state == State::Leased);
-    let ready = columns_of(mirror, State::Ready).cloned();
-    if let (Some(leased), Some(ready)) = (leased, ready) {
-        mirror.insert(leased + 1, (State::Delayed, ready));
-    }
-}
-
 /// Returns the columns that show a state, with their values. `None`: no column shows it.
 pub(super) fn columns_of(mirror: &Mirror, state: State) -> Option<&Vec<(String, Value)>> {
     let mut states = mirror.iter();
     states.find_map(|(other, columns)| (*other == state).then_some(columns))
 }
 
-/// Returns whether the last word of a column's name says that a row is done: `processed`, `IsSent`.
-fn is_done(name: &str) -> bool {
-    let before_last = |pair: &(usize, char, char)| {
-        let (_, left, right) = *pair;
-        !left.is_alphanumeric() || left.is_lowercase() && right.is_uppercase()
-    };
-    let pairs = name.char_indices().zip(name.chars().skip(1));
-    let pairs = pairs.map(|((index, left), right)| (index + left.len_utf8(), left, right));
-    let start = pairs.filter(before_last).last();
-    let word = start.map_or(name, |(index, ..)| &name[index..]);
-    WORDS.contains(&&*word.to_lowercase())
-}
-
-/// Returns the values of mirror columns whose rows would become ready without being shown as ready, with their column. These are values
-/// that show no state, and that of a leased item: another program processes its row. `values` returns the different values of a column
-/// as texts.
-pub(super) fn others<'a, E>(
-    mirror: &'a Mirror,
-    values: &mut impl FnMut(&str) -> Result<Vec<String>, E>,
-) -> Result<Vec<(&'a str, Vec<String>)>, E> {
-    let mut shown: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let states = mirror.iter().filter(|(state, _)| *state != State::Leased);
-    for (column, value) in states.flat_map(|(_, columns)| columns) {
-        let value = value.as_str().map_or(value.to_string(), str::to_owned);
-        shown.entry(column).or_default().push(value);
-    }
-    shown.retain(|_, values| !values.iter().any(|value| value.starts_with('$')));
-    let mut others = Vec::new();
-    for (column, shown) in shown {
-        let mut values = values(column)?;
-        values.retain(|value| !shown.contains(value));
-        if !values.is_empty() {
-            others.push((column, values));
-        }
-    }
-    Ok(others)
+/// Returns the name of a queue over `table`: the table's name without its schema and without brackets, in lower case.
+pub(super) fn queue_name(table: &str) -> String {
+    let separator = if table.ends_with(']') { '[' } else { '.' };
+    let name = table.rsplit(separator).next().unwrap_or(table);
+    name.trim_end_matches(']').to_lowercase()
 }
 
 /// Returns the columns that a worker probably writes as its result: those that a row can lack and that show no state.
@@ -255,10 +84,12 @@ pub(super) fn renamed(survey: &Survey) -> Vec<(&'static str, String)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use lease_broker_store::ColumnClass;
+
     use super::*;
 
-    fn column(name: &str, declared: &str, nullable: bool) -> SurveyedColumn {
+    pub(in super::super) fn column(name: &str, declared: &str, nullable: bool) -> SurveyedColumn {
         SurveyedColumn {
             name: name.to_owned(),
             class: ColumnClass::of_declaration(declared),
@@ -268,7 +99,7 @@ mod tests {
         }
     }
 
-    fn survey(columns: Vec<SurveyedColumn>) -> Survey {
+    pub(in super::super) fn survey(columns: Vec<SurveyedColumn>) -> Survey {
         Survey {
             keys: vec![vec![columns[0].name.clone()]],
             nullable_keys: Vec::new(),
@@ -278,57 +109,24 @@ mod tests {
         }
     }
 
-    fn found(survey: &Survey, texts: &[&str]) -> Vec<Mirror> {
-        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        mirrors::<()>(survey, |_| Ok(texts.clone())).expect("no error")
-    }
-
     #[test]
-    fn flag_and_time_show_completion() {
+    fn results_go_to_columns_that_a_row_can_lack() {
         let survey = survey(vec![
             column("Order_ID", "int", false),
-            column("Processed", "bit", false),
+            column("Processed", "bit", true),
             column("Completed_At", "datetime2(3)", true),
+            column("Customer", "varchar(40)", false),
             column("Total", "decimal(9,2)", true),
         ]);
-        let mirrors = found(&survey, &[]);
-        let shows = |column: &str, ready: Value, completed: Value| {
-            let one = |value| vec![(column.to_owned(), value)];
-            vec![
-                (State::Ready, one(ready)),
-                (State::Completed, one(completed)),
-            ]
-        };
+        let processed = |value: i32| vec![("Processed".to_owned(), value.into())];
+        let mirror = vec![
+            (State::Ready, processed(0)),
+            (State::Completed, processed(1)),
+        ];
         assert_eq!(
-            mirrors,
-            [
-                shows("Processed", 0.into(), 1.into()),
-                shows("Completed_At", "$null".into(), "$now".into()),
-            ]
-        );
-        assert_eq!(
-            result_columns(&survey, &mirrors[0], &[]),
+            result_columns(&survey, &mirror, &[]),
             ["Completed_At", "Total"]
         );
-    }
-
-    #[test]
-    fn numbers_that_are_no_flags_are_left_alone() {
-        for (name, texts, is_flag) in [
-            ("Processed", &["0", "1"][..], true),
-            ("is_sent", &[], true),
-            ("IsDone", &["0"], true),
-            ("Processed", &["0", "2"], false),
-            ("processing_minutes", &[], false),
-            ("presented", &[], false),
-            ("sent_count", &[], false),
-        ] {
-            let survey = survey(vec![
-                column("id", "int", false),
-                column(name, "integer", true),
-            ]);
-            assert_eq!(!found(&survey, texts).is_empty(), is_flag, "{name}");
-        }
     }
 
     #[test]
@@ -341,47 +139,6 @@ mod tests {
         ] {
             assert_eq!(queue_name(table), queue);
         }
-    }
-
-    #[test]
-    fn texts_of_a_status_column_show_states() {
-        let survey = survey(vec![
-            column("id", "int", false),
-            column("Status", "varchar(20)", false),
-        ]);
-        let mirrors = found(&survey, &["Completed", "Error", "In Process", "Pending"]);
-        let states: Vec<State> = mirrors[0].iter().map(|(state, _)| *state).collect();
-        assert_eq!(
-            states,
-            [
-                State::Ready,
-                State::Leased,
-                State::Delayed,
-                State::Completed,
-                State::Dead
-            ]
-        );
-        let delayed = columns_of(&mirrors[0], State::Delayed).expect("columns");
-        assert_eq!(delayed[0].1, "Pending".into());
-        assert_eq!(found(&survey, &["red", "green"]), Vec::<Mirror>::new());
-    }
-
-    #[test]
-    fn values_that_do_not_show_a_ready_row_are_found() {
-        let survey = survey(vec![
-            column("id", "int", false),
-            column("Status", "varchar(20)", false),
-            column("Sent_At", "datetime2(3)", true),
-        ]);
-        let texts = ["Completed", "cancelled", "new", "running"];
-        let found = found(&survey, &texts);
-        let mut values = |_: &str| Ok::<_, ()>(texts.map(str::to_owned).to_vec());
-        let others = others(&found[1], &mut values).expect("no error");
-        assert_eq!(
-            others,
-            [("Status", vec!["cancelled".to_owned(), "running".to_owned()])]
-        );
-        assert_eq!(super::others(&found[0], &mut values), Ok(vec![]));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(in crate::cli) struct Cancel {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Keys of the leased items, as `list` and `claim` print them [default: all that fit the filter]
-    #[arg(value_name = "KEY", add = ArgValueCandidates::new(complete::leased_keys))]
+    #[arg(value_name = "KEY", allow_negative_numbers = true, add = ArgValueCandidates::new(complete::leased_keys))]
     keys: Vec<String>,
     /// Reason to store with the items and to tell the workers
     #[arg(long, value_name = "TEXT")]

@@ -47,6 +47,7 @@ pub(in crate::cli) struct PauseGroup {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Group: a value of the column that the queue's setting `group` names
+    #[arg(allow_hyphen_values = true)]
     group: String,
     /// Reason, for colleagues who find the group paused
     #[arg(long, value_name = "TEXT")]
@@ -118,6 +119,7 @@ pub(in crate::cli) struct ResumeGroup {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Group: a value of the column that the queue's setting `group` names
+    #[arg(allow_hyphen_values = true)]
     group: String,
     #[command(flatten)]
     audit: AuditArgs,

@@ -29,7 +29,7 @@ pub(in crate::cli) struct Purge {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Keys of the items, as `list` prints them [default: all that fit the filter]
-    #[arg(value_name = "KEY", add = ArgValueCandidates::new(complete::dead_keys))]
+    #[arg(value_name = "KEY", allow_negative_numbers = true, add = ArgValueCandidates::new(complete::dead_keys))]
     keys: Vec<String>,
     /// State of the items, or `archive` for the rows of the queue's archive table
     #[arg(long, value_enum)]

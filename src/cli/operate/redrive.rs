@@ -29,7 +29,7 @@ pub(in crate::cli) struct Redrive {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Keys of the items, as `list` prints them [default: all that fit the filter]
-    #[arg(value_name = "KEY", add = ArgValueCandidates::new(complete::dead_keys))]
+    #[arg(value_name = "KEY", allow_negative_numbers = true, add = ArgValueCandidates::new(complete::dead_keys))]
     keys: Vec<String>,
     /// Delay until the items are ready [default: none]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]

@@ -134,7 +134,7 @@ impl Schema for MssqlSchema {
         table: &str,
         column: &str,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         let values = survey::values(&mut self.connection, table, column, limit);
         self.runtime.block_on(values)
     }

@@ -5,6 +5,7 @@ use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
 use super::quote::{quote, quote_table, text_literal};
+use crate::schema::SAMPLED_ROWS;
 use crate::{StoreError, Survey};
 
 /// Reads the names of the tables, with their schema unless it is the login's own. A name with a dot is in brackets.
@@ -17,7 +18,9 @@ ORDER BY lb_name";
 
 /// Returns the names of the tables that could become queues.
 pub(super) async fn tables(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
-    texts(connection, TABLES).await
+    let results = connection.batch(TABLES).await?;
+    let rows = results.iter().flatten();
+    rows.map(|row| decode::text(row, 0)).collect()
 }
 
 /// Describes a table. `None`: it does not exist.
@@ -33,26 +36,27 @@ pub(super) async fn survey(
     Ok(Some(Survey::new(&table, &added, rows)))
 }
 
-/// Returns up to `limit` different values of a column as text, from the first 100,000 rows.
+/// Returns up to `limit` different values of a column as text, each with its number of rows.
 pub(super) async fn values(
     connection: &mut Connection,
     table: &str,
     column: &str,
     limit: usize,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<(String, u64)>, StoreError> {
     let (table, column) = (quote_table(table), quote(column));
     let values = format!(
-        "SELECT DISTINCT TOP ({limit}) CAST(d.lb_v AS nvarchar(128)) AS lb_v
-        FROM (SELECT TOP (100000) t.{column} AS lb_v FROM {table} AS t) AS d WHERE d.lb_v IS NOT NULL ORDER BY lb_v"
+        "SELECT TOP ({limit}) s.lb_v, COUNT_BIG(*) AS lb_rows
+        FROM (SELECT CAST(d.lb_v AS nvarchar(128)) AS lb_v
+            FROM (SELECT TOP ({SAMPLED_ROWS}) t.{column} AS lb_v FROM {table} AS t) AS d) AS s
+        WHERE s.lb_v IS NOT NULL GROUP BY s.lb_v ORDER BY s.lb_v"
     );
-    texts(connection, &values).await
-}
-
-/// Runs a query and returns the texts of its first column.
-async fn texts(connection: &mut Connection, query: &str) -> Result<Vec<String>, StoreError> {
-    let results = connection.batch(query).await?;
+    let results = connection.batch(&values).await?;
     let rows = results.iter().flatten();
-    rows.map(|row| decode::text(row, 0)).collect()
+    rows.map(|row| {
+        let rows = decode::integer(row, 1)?;
+        Ok((decode::text(row, 0)?, rows.unsigned_abs()))
+    })
+    .collect()
 }
 
 /// Returns the number of rows of a table from the server's statistics. Babelfish has none, so there they are counted.

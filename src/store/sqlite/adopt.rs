@@ -29,7 +29,7 @@ use crate::epoch::NewEpoch;
 use crate::index_role::IndexRole;
 use crate::instance::refuse_other_rule;
 use crate::queue_columns::QueueColumns;
-use crate::schema::{Progress, Removal, Schema, Step};
+use crate::schema::{Progress, Removal, SAMPLED_ROWS, Schema, Step};
 use crate::template::Placeholders;
 use crate::{BrokerList, StoreError, Survey};
 
@@ -273,19 +273,23 @@ impl Schema for SqliteSchema {
         table: &str,
         column: &str,
         limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<Vec<(String, u64)>, StoreError> {
         let (table, column) = (quote(table), quote(column));
         let values = format!(
-            "SELECT DISTINCT CAST({column} AS TEXT) FROM (SELECT {column} FROM {table} LIMIT 100000)
-            WHERE {column} IS NOT NULL ORDER BY 1 LIMIT {limit}"
+            "SELECT CAST({column} AS TEXT), count(*) FROM (SELECT {column} FROM {table} LIMIT {SAMPLED_ROWS})
+            WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY 1 LIMIT {limit}"
         );
         let mut values = self.connection.prepare(&values)?;
-        // A text can hold any bytes.
-        let text = |row: &Row<'_>| {
+        let value = |row: &Row<'_>| {
+            // A text can hold any bytes.
             let text = row.get_ref(0)?.as_bytes()?;
-            Ok(String::from_utf8_lossy(text).into_owned())
+            let rows: i64 = row.get(1)?;
+            Ok((
+                String::from_utf8_lossy(text).into_owned(),
+                rows.unsigned_abs(),
+            ))
         };
-        let values = values.query_map([], text)?;
+        let values = values.query_map([], value)?;
         Ok(values.collect::<rusqlite::Result<_>>()?)
     }
 
