@@ -5,7 +5,7 @@ use axum::response::Response;
 use lease_broker_proto::{ItemState, ListItemsRequest, ListItemsResponse, ListQueuesRequest};
 use maud::{Markup, html};
 
-use super::answer::Failure;
+use super::answer::{Failure, redirect};
 use super::filter::{Fields, Filter};
 use super::format;
 use super::layout::{Section, form_token, framed, key_link};
@@ -23,7 +23,12 @@ pub(super) async fn page(
     Path(queue): Path<String>,
     Query(fields): Query<Fields>,
 ) -> Result<Response, Failure> {
-    let filter = Filter::of(&fields);
+    let sent = Filter::of(&fields);
+    let filter = sent.clone().with_moments();
+    if filter != sent {
+        let link = format!("/queues/{}/items?{}", format::url(&queue), filter.query(""));
+        return Ok(redirect(&link));
+    }
     let state = filter.state();
     let request = ListItemsRequest {
         queue: queue.clone(),
