@@ -85,7 +85,23 @@ export default {
     const leased = await broker.call("list", "orders", "--state", "leased");
     await page.goto(`${broker.url}/queues/orders/item?key=${leased[0].key}`);
     await page.getByRole("button", { name: "Take the lease away …" }).click();
-    await confirm(page, "Take away 1", "this too");
+    await page.getByRole("heading", { name: "Take this lease away from worker-1?" }).waitFor();
+    await page.getByLabel("Reason").fill("this too");
+    await page.getByRole("button", { name: "Take away 1" }).click();
+    await page.getByText("ready", { exact: true }).waitFor();
+    await page.getByText("this too").waitFor();
+    assert.equal(await count(broker, "leased"), 0);
+  },
+
+  async marked_leases_are_taken_away(test) {
+    const broker = await serving(test);
+    await broker.claim("orders", 1, "--worker", "worker-2");
+    const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);
+    for (const box of await page.getByLabel(/^Mark /).all()) await box.check();
+    await page.locator("#marked").getByRole("button", { name: "Take the leases away …" }).click();
+    await page.getByText(/of worker-1, key .* of worker-2/).waitFor();
+    await page.getByRole("button", { name: "Take away 2" }).click();
+    await page.getByText("No item fits").waitFor();
     assert.equal(await count(broker, "leased"), 0);
   },
 

@@ -55,6 +55,11 @@ async function eachPage(test, options, look) {
   await page.getByRole("button", { name: "Redrive …" }).last().click();
   await page.getByRole("heading", { name: "Make these dead items ready again?" }).waitFor();
   await look(page, "the question");
+  await page.goto(`${broker.url}/queues/orders/items?state=leased`);
+  await page.getByLabel(/^Mark /).first().check();
+  await page.getByRole("button", { name: "Take the leases away …" }).first().click();
+  await page.getByRole("heading", { name: "Take this lease away from worker-1?" }).waitFor();
+  await look(page, "the question about a lease");
   await page.goto(broker.url);
   await page.locator("summary", { hasText: "Pause" }).first().click();
   await look(page, "an open menu");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::command_line::dashboard::{add_dead, post, serving};
+use crate::command_line::dashboard::{add_dead, field_of, post, serving};
 use crate::command_line::workspace::Workspace;
 use crate::support::http::{HttpResponse, get};
 use crate::support::timeout::wait_until_blocking;
@@ -100,4 +100,69 @@ fn change_by_age_concerns_the_items_that_were_counted() {
         open(admin, "/operations").body.contains(">done<")
     });
     assert_eq!(count(&workspace, 4), 1, "the later item stays dead");
+}
+
+/// Claims an item as this worker. Returns the id of the lease.
+fn claim(workspace: &Workspace, worker: &str) -> String {
+    let claimed = workspace.call(&format!("claim work --worker {worker}"));
+    let lease: serde_json::Value = serde_json::from_str(claimed.out.trim()).expect("a lease");
+    lease["lease_id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn lease_of_a_later_worker_is_not_taken_away() {
+    let (workspace, admin) = serving("", |_| ());
+    workspace.call("enqueue work --set payload=x");
+    let lease = claim(&workspace, "pc-7");
+    let page = get(admin, "/queues/work/item?key=1");
+    let question = press(admin, &page, "Take the lease away …");
+    assert!(question.body.contains("pc-7"), "{question:?}");
+    let released = workspace.call(&format!("release work {lease}"));
+    assert_eq!(released.code, 0, "{released:?}");
+    claim(&workspace, "pc-8");
+    let late = press(admin, &question, "Take away 1");
+    assert_eq!(late.status, 409, "{late:?}");
+    assert!(late.body.contains("another worker"), "{late:?}");
+    assert_eq!(count(&workspace, 1), 1);
+    // The page of before leads to the same answer.
+    let late = press(admin, &page, "Take the lease away …");
+    assert_eq!(late.status, 409, "{late:?}");
+    let page = get(admin, "/queues/work/item?key=1");
+    let question = press(admin, &page, "Take the lease away …");
+    assert!(question.body.contains("pc-8"), "{question:?}");
+    let taken = press(admin, &question, "Take away 1");
+    assert_eq!(taken.status, 303, "{taken:?}");
+    assert_eq!(count(&workspace, 1), 0);
+}
+
+#[test]
+fn marked_leases_of_later_workers_are_not_taken_away() {
+    let (workspace, admin) = serving("", |_| ());
+    for _ in 0..2 {
+        workspace.call("enqueue work --set payload=x");
+    }
+    let leases = ["pc-7", "pc-8"].map(|worker| claim(&workspace, worker));
+    let list = get(admin, "/queues/work/items?state=leased");
+    let boxes = list.body.split("<input type=\"checkbox\" ").skip(1);
+    let marked: Vec<String> = boxes
+        .map(|tag| attributes(tag, "value=\"").next().expect("a value"))
+        .collect();
+    assert_eq!(marked.len(), 2, "{list:?}");
+    let mut body = form_urlencoded::Serializer::new(String::new());
+    body.append_pair("form", field_of(&list.body, "form"));
+    for lease in marked {
+        body.append_pair("lease", &lease);
+    }
+    let question = post(admin, "/queues/work/leases/confirm", "", &body.finish());
+    assert!(question.body.contains("Take away 2"), "{question:?}");
+    assert!(question.body.contains("pc-8"), "{question:?}");
+    workspace.call(&format!("release work {}", leases[0]));
+    claim(&workspace, "pc-9");
+    let late = press(admin, &question, "Take away 2");
+    assert_eq!(late.status, 409, "{late:?}");
+    assert!(late.body.contains("1 of 2 leases taken away"), "{late:?}");
+    assert_eq!(count(&workspace, 1), 1);
+    let none = format!("form={}", field_of(&list.body, "form"));
+    let none = post(admin, "/queues/work/leases/confirm", "", &none);
+    assert_eq!(none.status, 400, "{none:?}");
 }

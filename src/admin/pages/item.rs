@@ -2,15 +2,15 @@
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
-use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState};
+use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState, ItemSummary};
 use maud::{Markup, html};
 
 use super::answer::Failure;
 use super::filter::{Fields, Filter};
-use super::format;
 use super::layout::{Section, form_token, framed};
 use super::states::state_badge;
 use super::viewer::Viewer;
+use super::{format, leases};
 use crate::security::Rpc;
 
 pub(super) async fn page(
@@ -41,8 +41,8 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
             p { (state_badge(item.state())) }
             @if may_change {
                 div.row.actions {
-                    @if item.state() == ItemState::Dead { (button(viewer, &link, &item.key, "dead", "redrive", "Redrive …")) }
-                    @if item.state() == ItemState::Leased { (button(viewer, &link, &item.key, "leased", "cancel", "Take the lease away …")) }
+                    @if item.state() == ItemState::Dead { (redrive_form(viewer, &link, &item.key)) }
+                    @if item.state() == ItemState::Leased { (cancel_form(viewer, queue, &item)) }
                 }
             }
         }
@@ -91,9 +91,9 @@ fn trace(viewer: &Viewer, parent: &str) -> Markup {
     }
 }
 
-fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, text: &str) -> Markup {
+fn redrive_form(viewer: &Viewer, link: &str, key: &str) -> Markup {
     let filter = Filter {
-        state: state.to_owned(),
+        state: "dead".to_owned(),
         keys: vec![key.to_owned()],
         ..Filter::default()
     };
@@ -101,8 +101,17 @@ fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, tex
         form method="post" action={ (link) "/confirm" } {
             (form_token(viewer))
             (filter.hidden_field())
-            input type="hidden" name="change" value=(change);
-            button type="submit" { (text) }
+            button type="submit" name="change" value="redrive" { "Redrive …" }
+        }
+    }
+}
+
+fn cancel_form(viewer: &Viewer, queue: &str, item: &ItemSummary) -> Markup {
+    html! {
+        form method="post" action=(leases::question(queue)) {
+            (form_token(viewer))
+            (leases::hidden_field(item))
+            button type="submit" { "Take the lease away …" }
         }
     }
 }

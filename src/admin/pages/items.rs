@@ -2,15 +2,17 @@
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
-use lease_broker_proto::{ItemState, ListItemsRequest, ListItemsResponse, ListQueuesRequest};
+use lease_broker_proto::{
+    ItemState, ItemSummary, ListItemsRequest, ListItemsResponse, ListQueuesRequest,
+};
 use maud::{Markup, html};
 
 use super::answer::{Failure, redirect};
 use super::filter::{Fields, Filter};
-use super::format;
 use super::layout::{Section, form_token, framed, key_link};
 use super::states::state_links;
 use super::viewer::Viewer;
+use super::{format, leases};
 use crate::security::Rpc;
 
 /// The number of items on a page.
@@ -140,7 +142,7 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                     th.number scope="col" { "Attempts" } th scope="col" { "Last error" }
                 } }
                 tbody { @for item in &listed.items { tr {
-                    @if can_mark { td.mark { @if format::can_link(&item.key) { (Filter::key_box(&item.key, "marked")) } } }
+                    @if can_mark { td.mark { @if format::can_link(&item.key) { (mark(item)) } } }
                     th scope="row" { (key_link(&path, &item.key)) }
                     td.long data-label="worker" { (format::text(&item.owner)) }
                     td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
@@ -150,6 +152,14 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                 } } }
             }
         }
+    }
+}
+
+/// Returns the box that adds an item to the form of the marked items.
+fn mark(item: &ItemSummary) -> Markup {
+    match item.state() {
+        ItemState::Leased => leases::mark(item, "marked"),
+        _ => Filter::key_box(&item.key, "marked"),
     }
 }
 
@@ -174,10 +184,14 @@ fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
     let action = format!("/queues/{}/confirm", format::url(queue));
     let changes = changes(viewer, queue, filter.state());
     let state = format::state(filter.state());
+    let marked = match filter.state() {
+        ItemState::Leased => leases::question(queue),
+        _ => action.clone(),
+    };
     html! {
         @if !changes.is_empty() {
             div.changes {
-                form #marked method="post" action=(action) {
+                form #marked method="post" action=(marked) {
                     (form_token(viewer))
                     input type="hidden" name="state" value=(state);
                     input type="hidden" name="marked" value="1";
