@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use lease_broker_model::text::visible_lines;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemState};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration as ProtoDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
 
 /// Returns a text as part of a URL.
 pub(super) fn url(text: &str) -> String {
@@ -140,6 +142,13 @@ pub(super) const fn can_link(name: &str) -> bool {
 /// Returns a key or a group as text, at most 200 characters. Nothing else bounds them.
 pub(super) fn name(name: &str) -> String {
     cut(name, 200)
+}
+
+/// Returns the id of a table's row for something with any name, such as a key. A page that stays fresh needs one for each row: without it,
+/// one row would become another one under the focus.
+pub(super) fn row_id(kind: &str, name: &str) -> String {
+    let hash = Sha256::digest(name);
+    format!("{kind}-{}", HEXLOWER.encode(&hash[..16]))
 }
 
 /// Returns a text for a page. Characters that are invisible, or that change the direction of text, are escaped.

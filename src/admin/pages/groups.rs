@@ -179,7 +179,7 @@ pub(super) fn table(viewer: &Viewer, queue: &str, groups: &[GroupSummary]) -> Ma
                     th scope="col" { "Group" } th scope="col" { "State" } th.number scope="col" { "Leases" }
                     th scope="col" { "First item" } th scope="col" { "Age" } th scope="col" { "Due" } th scope="col" { span.hidden { "Actions" } }
                 } }
-                tbody { @for group in groups { tr {
+                tbody { @for group in groups { tr #(format::row_id("group", &group.group)) {
                     @let head = group.head.as_ref();
                     th.long scope="row" { (format::name(&group.group)) @if let Some(pause) = &group.pause { (note(pause)) } }
                     td data-label="state" { span class={ "dot " (name(group.state())) } { (name(group.state())) } }

@@ -16,6 +16,15 @@
   // The id of a node, or an empty text. `form.id` is not the form's id if the form has a field of the name "id".
   const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.getAttribute("id")) || "";
 
+  // Rows in use: one has the focus or an open menu. They keep their places, because another row in the place of one would get the next
+  // key or click, and because a row that moves loses the focus.
+  const IN_USE = "tbody:is(:focus-within, :has(details[open]))";
+  const keepPlaces = (old, fresh) => {
+    const rows = new Map([...fresh.children].filter(idOf).map((row) => [idOf(row), row]));
+    const kept = [...old.children].map((row) => rows.get(idOf(row))).filter(Boolean);
+    fresh.prepend(...kept);
+  };
+
   // Makes `old` equal to `fresh` and changes only what differs. So focus, selected text, scroll positions and open menus stay. Rows
   // keep their identity by their id. Whether a menu is open, and what was typed, is not in the attributes.
   const morph = (old, fresh) => {
@@ -24,6 +33,11 @@
     }
     for (const { name, value } of fresh.attributes) {
       if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    if (old.matches(IN_USE)) keepPlaces(old, fresh);
+    const ids = new Set([...fresh.children].map(idOf));
+    for (const child of [...old.children]) {
+      if (!ids.has(idOf(child))) child.remove();
     }
     let place = old.firstChild;
     for (const next of [...fresh.childNodes]) {
