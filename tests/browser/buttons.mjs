@@ -133,7 +133,7 @@ export default {
     await page.locator("summary", { hasText: "Stop" }).click();
     const [answer] = await Promise.all([
       page.waitForResponse((answer) => answer.request().method() === "POST"),
-      page.getByRole("button", { name: "Stop this broker" }).click(),
+      page.getByRole("button", { name: `Stop this broker ${broker.address}` }).click(),
     ]);
     assert.equal(answer.status(), 303);
     const [code] = await broker.exited;
