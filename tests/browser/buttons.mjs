@@ -65,6 +65,25 @@ export default {
     assert.equal(await count(broker, "dead"), 3);
   },
 
+  async filter_keeps_an_error_with_line_ends(test) {
+    const broker = await serving(test);
+    const error = "Traceback:\n  line 3\nKeyError: 'price'";
+    await broker.addDead("orders", { payload: "order", number: 7 }, error);
+    const page = await test.open(`${broker.url}/queues/orders`);
+    await page.getByRole("link", { name: "KeyError" }).click();
+    await page.getByText("1 item shown").waitFor();
+    await page.getByLabel("Attempts, at least").fill("1");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.waitForURL("**attempts=1**");
+    await page.getByText("1 item shown").waitFor();
+    await page.getByText("All that fit:").locator("..").getByRole("button", { name: "Redrive …" }).click();
+    await page.getByText("KeyError").waitFor();
+    await page.getByRole("link", { name: "Back" }).click();
+    await page.getByRole("link", { name: "Remove Error contains" }).click();
+    await page.getByText("5 items shown").waitFor();
+    await page.getByLabel("Error contains").waitFor();
+  },
+
   async leases_are_taken_away(test) {
     const broker = await serving(test);
     const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);

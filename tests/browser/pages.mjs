@@ -18,7 +18,7 @@ const paths = () => [
   "/", "/?find=or&sort=dead", "/queues/orders", "/queues/rainfall", `/queues/${LONG}`,
   ...["ready", "leased", "delayed", "completed", "dead"].map((state) => `/queues/orders/items?state=${state}`),
   "/queues/rainfall/items?state=dead", "/queues/orders/items?state=dead&error=none&attempts=7",
-  "/queues/orders/item?key=1", "/queues/orders/item?key=6", "/operations", "/brokers", "/queues/none",
+  "/queues/orders/items?state=dead&error=no%0Astock", "/queues/orders/item?key=1", "/queues/orders/item?key=6", "/operations", "/brokers", "/queues/none",
   "/queues/tenants", "/queues/tenants/groups", "/queues/tenants/groups?state=halted",
 ];
 

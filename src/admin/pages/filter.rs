@@ -63,6 +63,13 @@ impl Filter {
         }
     }
 
+    /// Returns the filter with this value of a field.
+    pub(super) fn with(&self, name: &str, value: &str) -> Self {
+        let mut filter = self.clone();
+        filter.set(name, value);
+        filter
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         let field = match name {
             "state" => &mut self.state,

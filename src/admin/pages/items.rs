@@ -108,8 +108,8 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
     html! {
         form.filter method="get" {
             input type="hidden" name="state" value=(format::state(filter.state()));
-            label { "Worker" input type="text" name="owner" value=(filter.owner) maxlength="128"; }
-            label { "Error contains" input type="text" name="error" value=(filter.error) maxlength="256"; }
+            (text_field(filter, "Worker", "owner", &filter.owner, Some(128)))
+            (text_field(filter, "Error contains", "error", &filter.error, Some(256)))
             label { "In the state since" input type="text" name="since" value=(filter.since) placeholder="1h" title="An age such as 1h, or a time such as 2027-01-31T02:00:00Z"; }
             label { "In the state until" input type="text" name="before" value=(filter.before) placeholder="10m" title="An age such as 10m, or a time such as 2027-01-31T02:00:00Z"; }
             label { "Attempts, at least" input type="number" name="attempts" min="0" value=(filter.attempts); }
@@ -120,12 +120,29 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
                         @for column in columns { option value=(column) selected[*column == filter.column] { (column) } }
                     }
                 }
-                label { "equals" input type="text" name="value" value=(filter.value); }
+                (text_field(filter, "equals", "value", &filter.value, None))
             }
             div.row {
                 button type="submit" { "Filter" }
                 @if filter.selects() { a href={ "?state=" (format::state(filter.state())) } { "Show all" } }
             }
+        }
+    }
+}
+
+/// Returns the field of a text. Browsers remove the line ends from such a field. A text that has some, as the errors of many programs have,
+/// is only shown, and the form has it as a query.
+fn text_field(filter: &Filter, label: &str, name: &str, value: &str, max: Option<u16>) -> Markup {
+    html! {
+        @if value.contains(['\n', '\r']) {
+            div.field {
+                (label)
+                span.text { (format::text(value)) }
+                a href={ "?" (filter.with(name, "").query("")) } { "Remove" span.hidden { " " (label) } }
+                (Filter::default().with(name, value).hidden_field())
+            }
+        } @else {
+            label { (label) input type="text" name=(name) value=(value) maxlength=[max]; }
         }
     }
 }
