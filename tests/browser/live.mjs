@@ -111,6 +111,38 @@ export default {
     await page.locator("tbody tr:first-child#queue-rainfall").waitFor();
   },
 
+  async silence_is_shown_with_the_time_of_the_content(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    broker.child.kill("SIGSTOP");
+    const stopped = await page.evaluate(() => new Date().toTimeString().slice(0, 8));
+    const note = page.getByRole("status").getByText("No news. The page shows what was known at");
+    await note.waitFor();
+    const [known] = (await note.textContent()).match(/\d\d:\d\d:\d\d/);
+    assert.ok(known <= stopped, `${known} is not after ${stopped}`);
+    broker.child.kill("SIGCONT");
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+  },
+
+  async page_that_comes_back_is_live_from_its_first_event_on(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    const pulse = page.locator("#pulse");
+    const hide = (isHidden) => page.evaluate((isHidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, isHidden);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    await hide(true);
+    assert.equal(await pulse.textContent(), "");
+    broker.child.kill("SIGSTOP");
+    await hide(false);
+    assert.equal(await pulse.textContent(), "");
+    broker.child.kill("SIGCONT");
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+  },
+
   async lost_database_is_shown_above_the_last_content(test) {
     const broker = await serving(test);
     const page = await test.open(broker.url);

@@ -13,6 +13,10 @@
     pulse.classList.toggle("still", text !== "");
   };
 
+  // The time of the content. A note has the time and not its age, because one that grows would be read aloud again and again.
+  let known = new Date();
+  const warn = (problem) => say(`${problem} The page shows what was known at ${known.toTimeString().slice(0, 8)}.`);
+
   // The id of a node, or an empty text. `form.id` is not the form's id if the form has a field of the name "id".
   const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.getAttribute("id")) || "";
 
@@ -79,28 +83,26 @@
   let late;
   const watch = () => {
     clearTimeout(late);
-    const since = Date.now();
-    const tell = () => {
-      say(`No news for ${Math.round((Date.now() - since) / 1000)} s. The page shows what was known before.`);
-    };
-    late = setTimeout(tell, LATE);
+    late = setTimeout(() => warn("No news."), LATE);
   };
 
   const close = () => {
     clearTimeout(late);
     if (source) source.close();
     source = undefined;
+    // Until the next event nothing is known about the content.
+    if (pulse.textContent === "live") pulse.textContent = "";
   };
 
   const open = () => {
     close();
     source = new EventSource(main.dataset.events);
     watch();
-    source.onmessage = (event) => { show(event.data); say(""); watch(); };
-    source.addEventListener("problem", (event) => { say(`Not refreshed: ${event.data}`); watch(); });
+    source.onmessage = (event) => { show(event.data); known = new Date(); say(""); watch(); };
+    source.addEventListener("problem", (event) => { warn(`Not refreshed: ${event.data}.`); watch(); });
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) explain();
-      else { clearTimeout(late); say("The broker does not answer. Trying again."); }
+      else { clearTimeout(late); warn("The broker does not answer. Trying again."); }
     };
   };
 
@@ -113,10 +115,10 @@
       if (answer.redirected) { location.reload(); return; }
       if (!answer.ok) {
         const text = await answer.text();
-        say(answer.headers.get("content-type").startsWith("text/plain") ? text : "The broker refuses to keep this page fresh. Load it again.");
+        warn(answer.headers.get("content-type").startsWith("text/plain") ? text : "The broker refuses to keep this page fresh. Load it again.");
       }
     } catch {
-      say("The broker does not answer. Trying again.");
+      warn("The broker does not answer. Trying again.");
     }
     abort.abort();
     setTimeout(() => { if (!document.hidden) open(); }, REFUSED_PAUSE);
