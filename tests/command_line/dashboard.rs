@@ -270,7 +270,8 @@ fn page_needs_a_login_where_callers_have_identities() {
     let (_, cookie) = login.head.split_once("set-cookie: ").expect("a cookie");
     assert!(cookie.contains("httponly; samesite=strict"), "{cookie}");
     let cookie = cookie.split_once(';').expect("an end").0;
-    let headers = format!("Host: {admin}\r\nCookie: {cookie}\r\n");
+    // Browsers send the cookies of all programs on a host, also those that are not ASCII.
+    let headers = format!("Host: {admin}\r\nCookie: name=Zoë; {cookie}\r\n");
     let page = send_with_headers(admin, "GET", "/", &headers, "");
     assert_eq!(page.status, 200, "{page:?}");
     assert!(page.body.contains(">work<"), "{}", page.body);
