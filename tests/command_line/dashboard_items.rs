@@ -166,3 +166,27 @@ fn marked_leases_of_later_workers_are_not_taken_away() {
     let none = post(admin, "/queues/work/leases/confirm", "", &none);
     assert_eq!(none.status, 400, "{none:?}");
 }
+
+#[test]
+fn odd_keys_have_a_link_with_a_visible_text() {
+    let toml = "[queues.orders]\ntable = 'orders'\nkey = 'id'\n";
+    let (workspace, admin) = serving(toml, |workspace| {
+        let table = "CREATE TABLE orders (id TEXT PRIMARY KEY)";
+        workspace.database().execute_batch(table).expect(table);
+        let applied = workspace.store("schema apply");
+        assert_eq!(applied.code, 0, "{applied:?}");
+    });
+    let insert = "INSERT INTO orders (id, lease_state, lease_state_time) VALUES (?1, 4, 1000)";
+    for key in ["", " ", "a\u{202e}b"] {
+        workspace.database().execute(insert, [key]).expect(insert);
+    }
+    let list = get(admin, "/queues/orders/items?state=dead");
+    for text in ["&quot;&quot;", "&quot; &quot;", r"a\u{202e}b"] {
+        assert!(list.body.contains(&format!(">{text}</a>")), "{list:?}");
+    }
+    let item = get(admin, "/queues/orders/item?key=a%E2%80%AEb");
+    assert_eq!(item.status, 200, "{item:?}");
+    for page in [list, item] {
+        assert!(!page.body.contains('\u{202e}'), "{page:?}");
+    }
+}

@@ -173,7 +173,7 @@ impl Filter {
             keys: vec![key.to_owned()],
             ..Self::default()
         };
-        html! { input type="checkbox" name=(FIELD) value=(filter.query("")) form=(form) aria-label={ "Mark " (key) }; }
+        html! { input type="checkbox" name=(FIELD) value=(filter.query("")) form=(form) aria-label={ "Mark " (format::name(key)) }; }
     }
 
     /// Returns the filter as a sentence.

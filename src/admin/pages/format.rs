@@ -139,9 +139,14 @@ pub(super) const fn can_link(name: &str) -> bool {
     name.len() <= MAX_NAME
 }
 
-/// Returns a key or a group as text, at most 200 characters. Nothing else bounds them.
+/// Returns a key or a group as text, at most 200 characters. Nothing else bounds them. A blank one, which would be invisible, has quotation
+/// marks.
 pub(super) fn name(name: &str) -> String {
-    cut(name, 200)
+    if name.trim().is_empty() {
+        cut(&format!("\"{name}\""), 200)
+    } else {
+        cut(name, 200)
+    }
 }
 
 /// Returns the id of a table's row for something with any name, such as a key. A page that stays fresh needs one for each row: without it,
@@ -178,6 +183,7 @@ mod tests {
         assert_eq!(name(&"ä".repeat(200)), "ä".repeat(200));
         assert_eq!(name(&"ä".repeat(201)), "ä".repeat(200) + "…");
         assert_eq!(name("a\u{202e}b"), r"a\u{202e}b");
+        assert_eq!([name(""), name("  ")], ["\"\"", "\"  \""]);
         assert!(!can_link(&"a".repeat(1_025)));
     }
 

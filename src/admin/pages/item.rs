@@ -27,7 +27,7 @@ pub(super) async fn page(
         .call(async move |api, caller| api.get_item(&caller, request).await)
         .await?;
     let content = content(&viewer, &queue, &found);
-    let title = format!("{key} of {queue}");
+    let title = format!("{} of {queue}", format::name(&key));
     Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
@@ -37,7 +37,7 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
     let may_change = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
         div.title {
-            h1 { a href=(link) { (queue) } span.sep { " / " } (item.key) }
+            h1 { a href=(link) { (queue) } span.sep { " / " } (format::name(&item.key)) }
             p { (state_badge(item.state())) }
             @if may_change {
                 div.row.actions {
