@@ -78,7 +78,25 @@ pub(super) fn moment(time: &Timestamp) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// Returns how long ago a moment was by the clock of this host, or how far it is in the future.
+/// Returns how long ago something was, by the database's clock.
+pub(super) fn age(age: Option<ProtoDuration>) -> String {
+    age.map_or("–".to_owned(), |age| {
+        format!("{} ago", proto_duration(age))
+    })
+}
+
+/// Returns the time until something is due, by the database's clock.
+pub(super) fn due(due_in: Option<ProtoDuration>) -> String {
+    match due_in {
+        None => "–".to_owned(),
+        Some(due_in) if due_in == ProtoDuration::default() => "passed".to_owned(),
+        Some(due_in) => format!("in {}", proto_duration(due_in)),
+    }
+}
+
+/// Returns how long ago a moment was. It is for moments of which the API has no age: it compares the moment, which is by the database's
+/// clock, with the clock of this
+/// host. A moment in the future is so far ahead.
 pub(super) fn ago(time: &Timestamp) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -185,6 +203,21 @@ mod tests {
         assert_eq!(name("a\u{202e}b"), r"a\u{202e}b");
         assert_eq!([name(""), name("  ")], ["\"\"", "\"  \""]);
         assert!(!can_link(&"a".repeat(1_025)));
+    }
+
+    #[test]
+    fn ages_are_by_the_clock_of_the_database() {
+        let time = |seconds| {
+            Some(ProtoDuration {
+                seconds,
+                nanos: 5_000_000,
+            })
+        };
+        assert_eq!(age(time(65)), "1m 5s ago");
+        assert_eq!(due(time(3_600)), "in 1h");
+        assert_eq!(due(time(0)), "in 0s");
+        assert_eq!(due(Some(ProtoDuration::default())), "passed");
+        assert_eq!([age(None), due(None)], ["–", "–"]);
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub(super) fn table(viewer: &Viewer, queue: &str, groups: &[GroupSummary]) -> Ma
                     td.number data-label="leases" { (group.leases) }
                     td.long data-label="first item" { @if let Some(head) = head { (key_link(&item, &head.key)) } @else { "–" } }
                     td data-label="age" { (head.and_then(|head| head.age).map_or("–".to_owned(), format::proto_duration)) }
-                    td data-label="due" { (head.and_then(|head| head.due_time.as_ref()).map_or("–".to_owned(), format::ago)) }
+                    td data-label="due" { (format::due(head.and_then(|head| head.due_in))) }
                     td.actions { @if may && group.pause.is_some() && format::can_link(&group.group) {
                         form method="post" action={ (link(queue)) "/resume?group=" (format::url(&group.group)) } {
                             (form_token(viewer))

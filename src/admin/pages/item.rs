@@ -54,8 +54,8 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
             h2 #lease { "Lease" }
             dl {
                 dt { "Worker" } dd { @if item.owner.is_empty() { "–" } @else { (format::text(&item.owner)) } }
-                dt { "In this state since" } dd { (time(item.state_time.as_ref())) }
-                dt { "Due" } dd { (time(item.due_time.as_ref())) }
+                dt { "In this state since" } dd { (time(item.state_time.as_ref(), &format::age(item.age))) }
+                dt { "Due" } dd { (time(item.due_time.as_ref(), &format::due(item.due_in))) }
                 dt { "Attempts used" } dd { (item.attempt) }
                 dt { "Fencing token" } dd { (item.fencing_token) }
                 dt { "Last error" } dd.text { @if item.error.is_empty() { "–" } @else { (format::text(&item.error)) } }
@@ -71,11 +71,12 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
     }
 }
 
-fn time(time: Option<&prost_types::Timestamp>) -> Markup {
+/// Returns a moment with its distance from now.
+fn time(time: Option<&prost_types::Timestamp>, distance: &str) -> Markup {
     html! {
         @match time {
             None => "–",
-            Some(time) => { time datetime=(format::moment(time)) { (format::moment(time)) } " (" (format::ago(time)) ")" }
+            Some(time) => { time datetime=(format::moment(time)) { (format::moment(time)) } " (" (distance) ")" }
         }
     }
 }

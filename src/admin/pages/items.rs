@@ -162,8 +162,8 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                     @if can_mark { td.mark { @if format::can_link(&item.key) { (mark(item)) } } }
                     th scope="row" { (key_link(&path, &item.key)) }
                     td.long data-label="worker" { (format::text(&item.owner)) }
-                    td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
-                    td data-label="due" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                    td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::age(item.age)) } } @else { "–" } }
+                    td data-label="due" { (format::due(item.due_in)) }
                     td.number data-label="attempts" { (item.attempt) }
                     td.text data-label="error" { (format::text(&item.error)) }
                 } } }

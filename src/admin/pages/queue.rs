@@ -176,8 +176,8 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
                     tbody { @for item in leases { tr #(format::row_id("lease", &item.key)) {
                         th scope="row" { (key_link(&format!("{link}/item?key="), &item.key)) }
                         td.long data-label="worker" { (format::text(&item.owner)) }
-                        td data-label="claimed" { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                        td data-label="ends" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td data-label="claimed" { (format::age(item.age)) }
+                        td data-label="ends" { (format::due(item.due_in)) }
                         td.number data-label="attempt" { (item.attempt) }
                     } } }
                 }
@@ -210,7 +210,7 @@ fn failure_table(viewer: &Viewer, queue: &str, dead: &[ItemSummary], link: &str)
                             }
                         }
                         td.number data-label="items" { (items.len()) @if is_cut { "+" } }
-                        td data-label="last" { (items[0].state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td data-label="last" { (format::age(items[0].age)) }
                         td.actions { @if may_redrive && !error.is_empty() { (redrive_form(viewer, error, link)) } }
                     } } }
                 }
