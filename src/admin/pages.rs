@@ -18,6 +18,7 @@ mod groups;
 mod item;
 mod items;
 mod layout;
+mod leases;
 mod live_page;
 mod login;
 mod operations;
@@ -88,6 +89,14 @@ pub(super) fn routes(
         .route(
             "/queues/{queue}/start",
             post(confirm::start).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
+        .route(
+            "/queues/{queue}/leases/confirm",
+            post(leases::confirm).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
+        )
+        .route(
+            "/queues/{queue}/leases/cancel",
+            post(leases::cancel).layer(DefaultBodyLimit::max(MAX_MARKED_BYTES)),
         )
         .route("/operations", get(live_page::operations))
         .route("/operations/cancel", post(operations::cancel))

@@ -65,6 +65,25 @@ export default {
     assert.equal(await count(broker, "dead"), 3);
   },
 
+  async filter_keeps_an_error_with_line_ends(test) {
+    const broker = await serving(test);
+    const error = "Traceback:\n  line 3\nKeyError: 'price'";
+    await broker.addDead("orders", { payload: "order", number: 7 }, error);
+    const page = await test.open(`${broker.url}/queues/orders`);
+    await page.getByRole("link", { name: "KeyError" }).click();
+    await page.getByText("1 item shown").waitFor();
+    await page.getByLabel("Attempts, at least").fill("1");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.waitForURL("**attempts=1**");
+    await page.getByText("1 item shown").waitFor();
+    await page.getByText("All that fit:").locator("..").getByRole("button", { name: "Redrive …" }).click();
+    await page.getByText("KeyError").waitFor();
+    await page.getByRole("link", { name: "Back" }).click();
+    await page.getByRole("link", { name: "Remove Error contains" }).click();
+    await page.getByText("5 items shown").waitFor();
+    await page.getByLabel("Error contains").waitFor();
+  },
+
   async leases_are_taken_away(test) {
     const broker = await serving(test);
     const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);
@@ -85,7 +104,23 @@ export default {
     const leased = await broker.call("list", "orders", "--state", "leased");
     await page.goto(`${broker.url}/queues/orders/item?key=${leased[0].key}`);
     await page.getByRole("button", { name: "Take the lease away …" }).click();
-    await confirm(page, "Take away 1", "this too");
+    await page.getByRole("heading", { name: "Take this lease away from worker-1?" }).waitFor();
+    await page.getByLabel("Reason").fill("this too");
+    await page.getByRole("button", { name: "Take away 1" }).click();
+    await page.getByText("ready", { exact: true }).waitFor();
+    await page.getByText("this too").waitFor();
+    assert.equal(await count(broker, "leased"), 0);
+  },
+
+  async marked_leases_are_taken_away(test) {
+    const broker = await serving(test);
+    await broker.claim("orders", 1, "--worker", "worker-2");
+    const page = await test.open(`${broker.url}/queues/orders/items?state=leased`);
+    for (const box of await page.getByLabel(/^Mark /).all()) await box.check();
+    await page.locator("#marked").getByRole("button", { name: "Take the leases away …" }).click();
+    await page.getByText(/of worker-1, key .* of worker-2/).waitFor();
+    await page.getByRole("button", { name: "Take away 2" }).click();
+    await page.getByText("No item fits").waitFor();
     assert.equal(await count(broker, "leased"), 0);
   },
 
@@ -117,7 +152,7 @@ export default {
     await page.locator("summary", { hasText: "Stop" }).click();
     const [answer] = await Promise.all([
       page.waitForResponse((answer) => answer.request().method() === "POST"),
-      page.getByRole("button", { name: "Stop this broker" }).click(),
+      page.getByRole("button", { name: `Stop this broker ${broker.address}` }).click(),
     ]);
     assert.equal(answer.status(), 303);
     const [code] = await broker.exited;

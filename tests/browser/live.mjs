@@ -1,6 +1,7 @@
 // Live pages: changes appear, the keyboard's place is kept, and a broker that was killed is found again.
 import assert from "node:assert/strict";
 import { stat, writeFile } from "node:fs/promises";
+import { Broker } from "./broker.mjs";
 import { items, serving } from "./queues.mjs";
 
 // Waits until the page has got this number of further events.
@@ -70,6 +71,76 @@ export default {
     await page.getByRole("link", { name: "6 ready" }).waitFor();
     await events(page, 1);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "no stock");
+  },
+
+  async focus_never_passes_to_another_group(test) {
+    const broker = await Broker.start('[queues.orders]\nmanaged_columns = { customer = "text" }\ngroup = "customer"\n');
+    test.atEnd(() => broker.end());
+    for (const customer of ["alpha", "bravo", "charlie"]) await broker.call("groups", "pause", "orders", customer);
+    const page = await test.open(`${broker.url}/queues/orders`);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    const bravo = await page.getByRole("button", { name: "Resume bravo" }).elementHandle();
+    await bravo.focus();
+    await broker.call("groups", "resume", "orders", "alpha");
+    await page.getByRole("button", { name: "Resume alpha" }).waitFor({ state: "detached" });
+    assert.ok(await bravo.evaluate((button) => button === document.activeElement && button.textContent === "Resume bravo"));
+    await broker.call("groups", "resume", "orders", "bravo");
+    await page.getByRole("button", { name: "Resume bravo" }).waitFor({ state: "detached" });
+    assert.equal(await page.evaluate(() => document.activeElement.tagName), "BODY");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Resume charlie" }).waitFor();
+  },
+
+  async rows_keep_their_places_while_one_has_the_focus(test) {
+    const broker = await serving(test);
+    const page = await test.open(`${broker.url}/?sort=ready`);
+    const first = page.locator("tbody th").first();
+    assert.equal(await first.textContent(), "orders");
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    await page.locator("#queue-rainfall summary").click();
+    const reason = page.locator("#queue-rainfall input[name=reason]");
+    await reason.pressSequentially("first half");
+    await broker.enqueue("rainfall", items(7));
+    await page.locator("#queue-rainfall").getByRole("link", { name: "7", exact: true }).waitFor();
+    assert.equal(await first.textContent(), "orders");
+    await page.keyboard.type(", second half");
+    assert.equal(await reason.inputValue(), "first half, second half");
+    // Without an open menu and a focus the largest value comes first again.
+    await page.locator("#queue-rainfall summary").click();
+    await page.evaluate(() => document.activeElement.blur());
+    await page.locator("tbody tr:first-child#queue-rainfall").waitFor();
+  },
+
+  async silence_is_shown_with_the_time_of_the_content(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    broker.child.kill("SIGSTOP");
+    const stopped = await page.evaluate(() => new Date().toTimeString().slice(0, 8));
+    const note = page.getByRole("status").getByText("No news. The page shows what was known at");
+    await note.waitFor();
+    const [known] = (await note.textContent()).match(/\d\d:\d\d:\d\d/);
+    assert.ok(known <= stopped, `${known} is not after ${stopped}`);
+    broker.child.kill("SIGCONT");
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+  },
+
+  async page_that_comes_back_is_live_from_its_first_event_on(test) {
+    const broker = await serving(test);
+    const page = await test.open(broker.url);
+    const pulse = page.locator("#pulse");
+    const hide = (isHidden) => page.evaluate((isHidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, isHidden);
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
+    await hide(true);
+    assert.equal(await pulse.textContent(), "");
+    broker.child.kill("SIGSTOP");
+    await hide(false);
+    assert.equal(await pulse.textContent(), "");
+    broker.child.kill("SIGCONT");
+    await page.locator("#pulse", { hasText: /^live$/ }).waitFor();
   },
 
   async lost_database_is_shown_above_the_last_content(test) {

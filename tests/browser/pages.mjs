@@ -18,7 +18,7 @@ const paths = () => [
   "/", "/?find=or&sort=dead", "/queues/orders", "/queues/rainfall", `/queues/${LONG}`,
   ...["ready", "leased", "delayed", "completed", "dead"].map((state) => `/queues/orders/items?state=${state}`),
   "/queues/rainfall/items?state=dead", "/queues/orders/items?state=dead&error=none&attempts=7",
-  "/queues/orders/item?key=1", "/queues/orders/item?key=6", "/operations", "/brokers", "/queues/none",
+  "/queues/orders/items?state=dead&error=no%0Astock", "/queues/orders/item?key=1", "/queues/orders/item?key=6", "/operations", "/brokers", "/queues/none",
   "/queues/tenants", "/queues/tenants/groups", "/queues/tenants/groups?state=halted",
 ];
 
@@ -55,6 +55,11 @@ async function eachPage(test, options, look) {
   await page.getByRole("button", { name: "Redrive …" }).last().click();
   await page.getByRole("heading", { name: "Make these dead items ready again?" }).waitFor();
   await look(page, "the question");
+  await page.goto(`${broker.url}/queues/orders/items?state=leased`);
+  await page.getByLabel(/^Mark /).first().check();
+  await page.getByRole("button", { name: "Take the leases away …" }).first().click();
+  await page.getByRole("heading", { name: "Take this lease away from worker-1?" }).waitFor();
+  await look(page, "the question about a lease");
   await page.goto(broker.url);
   await page.locator("summary", { hasText: "Pause" }).first().click();
   await look(page, "an open menu");

@@ -78,7 +78,7 @@ export default {
     await page.goto(`${broker.url}/queues/orders/items?state=dead`);
     assert.deepEqual(await buttons(page), ["Redrive …", "Delete …"]);
     await page.goto(`${broker.url}/brokers`);
-    assert.ok((await buttons(page)).includes("Stop this broker"));
+    assert.ok((await buttons(page)).includes(`Stop this broker ${broker.address}`));
   },
 
   async page_leads_to_the_login_when_its_session_has_ended(test) {

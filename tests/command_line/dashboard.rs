@@ -67,7 +67,7 @@ pub(crate) fn field_of<'a>(page: &'a str, name: &str) -> &'a str {
 }
 
 /// Adds an item and makes it dead.
-fn add_dead(workspace: &Workspace, payload: &str) {
+pub(crate) fn add_dead(workspace: &Workspace, payload: &str) {
     let database = workspace.database();
     let sql = "INSERT INTO work (payload, lease_state, lease_state_time, lease_error) VALUES (?1, 4, 1000, ?1)";
     database.execute(sql, [payload]).expect("a dead item");
@@ -81,7 +81,7 @@ fn every_page_is_served_with_its_headers() {
         "/",
         "/queues/work",
         "/queues/work/items?state=dead",
-        "/queues/work/items?state=ready&owner=a&error=b&since=1h&before=1m&attempts=1",
+        "/queues/work/items?state=ready&owner=a&error=b&since=2027-01-31T02:00:00Z&attempts=1",
         "/queues/work/item?key=1",
         "/operations",
         "/brokers",
@@ -270,7 +270,8 @@ fn page_needs_a_login_where_callers_have_identities() {
     let (_, cookie) = login.head.split_once("set-cookie: ").expect("a cookie");
     assert!(cookie.contains("httponly; samesite=strict"), "{cookie}");
     let cookie = cookie.split_once(';').expect("an end").0;
-    let headers = format!("Host: {admin}\r\nCookie: {cookie}\r\n");
+    // Browsers send the cookies of all programs on a host, also those that are not ASCII.
+    let headers = format!("Host: {admin}\r\nCookie: name=Zoë; {cookie}\r\n");
     let page = send_with_headers(admin, "GET", "/", &headers, "");
     assert_eq!(page.status, 200, "{page:?}");
     assert!(page.body.contains(">work<"), "{}", page.body);

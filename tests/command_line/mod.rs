@@ -13,6 +13,7 @@ mod connections;
 mod container;
 mod dashboard;
 mod dashboard_events;
+mod dashboard_items;
 mod demo;
 mod deployment;
 mod doctor;

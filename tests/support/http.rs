@@ -11,6 +11,8 @@ pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// The lines before the body, in lower case.
     pub(crate) head: String,
+    /// The place to which a redirect leads.
+    pub(crate) location: Option<String>,
     pub(crate) body: String,
 }
 
@@ -56,7 +58,11 @@ pub(crate) fn send_with_headers(
         .expect("the response is complete");
     let (head, body) = response.split_once("\r\n\r\n").expect("a response");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let location = head
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "));
     HttpResponse {
+        location: location.map(str::to_owned),
         status: status.unwrap_or_else(|| panic!("no status in {head}")),
         head: head.to_ascii_lowercase(),
         body: body.to_owned(),

@@ -88,8 +88,10 @@ pub(super) async fn page(
     Path(queue): Path<String>,
     Form(fields): Form<Fields>,
 ) -> Result<Response, Failure> {
-    let change = Change::of(&fields);
+    let mut change = Change::of(&fields);
     viewer.check_form(&change.form)?;
+    // The items that are counted here are those that the form changes.
+    change.filter = change.filter.with_moments();
     let request = StartOperationRequest {
         dry_run: true,
         ..change.request(queue.clone())?

@@ -3,7 +3,7 @@
 //! A form has the filter as the text of a query too, because browsers change the line ends in the fields of forms, and keys and errors
 //! may have some.
 
-use std::time::{Duration, SystemTime};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemFilter, ItemState};
@@ -52,6 +52,24 @@ impl Filter {
         filter
     }
 
+    /// Returns the filter with a moment in place of each age. As an age it would be another moment at each request: the token of a page
+    /// would not belong to it, and a change would concern other items than its question has counted.
+    pub(super) fn with_moments(self) -> Self {
+        let now = SystemTime::now();
+        Self {
+            since: without_age(&self.since, now),
+            before: without_age(&self.before, now),
+            ..self
+        }
+    }
+
+    /// Returns the filter with this value of a field.
+    pub(super) fn with(&self, name: &str, value: &str) -> Self {
+        let mut filter = self.clone();
+        filter.set(name, value);
+        filter
+    }
+
     fn set(&mut self, name: &str, value: &str) {
         let field = match name {
             "state" => &mut self.state,
@@ -79,7 +97,7 @@ impl Filter {
         format::state_named(&self.state).unwrap_or(ItemState::Dead)
     }
 
-    /// Returns the filter of the API.
+    /// Returns the filter of the API. It must have no ages: see [`Self::with_moments`].
     ///
     /// # Errors
     /// A status that names the field.
@@ -155,7 +173,7 @@ impl Filter {
             keys: vec![key.to_owned()],
             ..Self::default()
         };
-        html! { input type="checkbox" name=(FIELD) value=(filter.query("")) form=(form) aria-label={ "Mark " (key) }; }
+        html! { input type="checkbox" name=(FIELD) value=(filter.query("")) form=(form) aria-label={ "Mark " (format::name(key)) }; }
     }
 
     /// Returns the filter as a sentence.
@@ -173,23 +191,29 @@ impl Filter {
     }
 }
 
-/// Reads a moment: RFC 3339, or how long ago it was.
+/// Returns the moment that was this age ago. Any other text stays as it is.
+fn without_age(text: &str, now: SystemTime) -> String {
+    let Ok(age) = humantime::parse_duration(text.trim()) else {
+        return text.to_owned();
+    };
+    // No item is older than this.
+    let moment = now.checked_sub(age).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH);
+    humantime::format_rfc3339_millis(moment).to_string()
+}
+
+/// Reads a moment.
 fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Status> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let ago = |age: Duration| SystemTime::now().checked_sub(age);
-    let moment = match humantime::parse_duration(text) {
-        Ok(age) => ago(age),
-        Err(_) => humantime::parse_rfc3339_weak(text).ok(),
-    };
-    let problem = || {
+    let problem = |_| {
         Status::invalid_argument(format!(
             "{field}: {text:?} is neither a time such as 2027-01-31T02:00:00Z nor an age such as 1h"
         ))
     };
-    moment.map(Timestamp::from).map(Some).ok_or_else(problem)
+    let moment = humantime::parse_rfc3339_weak(text).map_err(problem)?;
+    Ok(Some(Timestamp::from(moment)))
 }
 
 #[cfg(test)]
@@ -272,5 +296,30 @@ mod tests {
             ..Filter::default()
         };
         expect_refused(&filter, "since: ");
+    }
+
+    #[test]
+    fn ages_become_moments() {
+        let now = UNIX_EPOCH + std::time::Duration::from_millis(1_800_000_000_007);
+        assert_eq!(without_age(" 1h ", now), "2027-01-15T07:00:00.007Z");
+        assert_eq!(without_age("100y", now), "1970-01-01T00:00:00.000Z");
+        for other in ["", "2027-01-31T02:00:00Z", "yesterday"] {
+            assert_eq!(without_age(other, now), other);
+        }
+    }
+
+    #[test]
+    fn age_that_is_no_moment_yet_is_refused() {
+        let filter = Filter {
+            before: "1h".to_owned(),
+            ..Filter::default()
+        };
+        expect_refused(&filter, "until: ");
+        let query = filter.with_moments().query("");
+        let fields = [(FIELD.to_owned(), query.clone())];
+        let read = Filter::of(&fields.to_vec());
+        assert_eq!(read.clone().with_moments().query(""), query);
+        let proto = read.to_proto().expect("a filter");
+        assert!(proto.state_before.is_some(), "{query}");
     }
 }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use lease_broker_model::text::visible_lines;
 use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemState};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration as ProtoDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
 
 /// Returns a text as part of a URL.
 pub(super) fn url(text: &str) -> String {
@@ -76,7 +78,25 @@ pub(super) fn moment(time: &Timestamp) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// Returns how long ago a moment was by the clock of this host, or how far it is in the future.
+/// Returns how long ago something was, by the database's clock.
+pub(super) fn age(age: Option<ProtoDuration>) -> String {
+    age.map_or("–".to_owned(), |age| {
+        format!("{} ago", proto_duration(age))
+    })
+}
+
+/// Returns the time until something is due, by the database's clock.
+pub(super) fn due(due_in: Option<ProtoDuration>) -> String {
+    match due_in {
+        None => "–".to_owned(),
+        Some(due_in) if due_in == ProtoDuration::default() => "passed".to_owned(),
+        Some(due_in) => format!("in {}", proto_duration(due_in)),
+    }
+}
+
+/// Returns how long ago a moment was. It is for moments of which the API has no age: it compares the moment, which is by the database's
+/// clock, with the clock of this
+/// host. A moment in the future is so far ahead.
 pub(super) fn ago(time: &Timestamp) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -137,9 +157,21 @@ pub(super) const fn can_link(name: &str) -> bool {
     name.len() <= MAX_NAME
 }
 
-/// Returns a key or a group as text, at most 200 characters. Nothing else bounds them.
+/// Returns a key or a group as text, at most 200 characters. Nothing else bounds them. A blank one, which would be invisible, has quotation
+/// marks.
 pub(super) fn name(name: &str) -> String {
-    cut(name, 200)
+    if name.trim().is_empty() {
+        cut(&format!("\"{name}\""), 200)
+    } else {
+        cut(name, 200)
+    }
+}
+
+/// Returns the id of a table's row for something with any name, such as a key. A page that stays fresh needs one for each row: without it,
+/// one row would become another one under the focus.
+pub(super) fn row_id(kind: &str, name: &str) -> String {
+    let hash = Sha256::digest(name);
+    format!("{kind}-{}", HEXLOWER.encode(&hash[..16]))
 }
 
 /// Returns a text for a page. Characters that are invisible, or that change the direction of text, are escaped.
@@ -169,7 +201,23 @@ mod tests {
         assert_eq!(name(&"ä".repeat(200)), "ä".repeat(200));
         assert_eq!(name(&"ä".repeat(201)), "ä".repeat(200) + "…");
         assert_eq!(name("a\u{202e}b"), r"a\u{202e}b");
+        assert_eq!([name(""), name("  ")], ["\"\"", "\"  \""]);
         assert!(!can_link(&"a".repeat(1_025)));
+    }
+
+    #[test]
+    fn ages_are_by_the_clock_of_the_database() {
+        let time = |seconds| {
+            Some(ProtoDuration {
+                seconds,
+                nanos: 5_000_000,
+            })
+        };
+        assert_eq!(age(time(65)), "1m 5s ago");
+        assert_eq!(due(time(3_600)), "in 1h");
+        assert_eq!(due(time(0)), "in 0s");
+        assert_eq!(due(Some(ProtoDuration::default())), "passed");
+        assert_eq!([age(None), due(None)], ["–", "–"]);
     }
 
     #[test]

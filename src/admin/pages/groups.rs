@@ -179,14 +179,14 @@ pub(super) fn table(viewer: &Viewer, queue: &str, groups: &[GroupSummary]) -> Ma
                     th scope="col" { "Group" } th scope="col" { "State" } th.number scope="col" { "Leases" }
                     th scope="col" { "First item" } th scope="col" { "Age" } th scope="col" { "Due" } th scope="col" { span.hidden { "Actions" } }
                 } }
-                tbody { @for group in groups { tr {
+                tbody { @for group in groups { tr #(format::row_id("group", &group.group)) {
                     @let head = group.head.as_ref();
                     th.long scope="row" { (format::name(&group.group)) @if let Some(pause) = &group.pause { (note(pause)) } }
                     td data-label="state" { span class={ "dot " (name(group.state())) } { (name(group.state())) } }
                     td.number data-label="leases" { (group.leases) }
                     td.long data-label="first item" { @if let Some(head) = head { (key_link(&item, &head.key)) } @else { "–" } }
                     td data-label="age" { (head.and_then(|head| head.age).map_or("–".to_owned(), format::proto_duration)) }
-                    td data-label="due" { (head.and_then(|head| head.due_time.as_ref()).map_or("–".to_owned(), format::ago)) }
+                    td data-label="due" { (format::due(head.and_then(|head| head.due_in))) }
                     td.actions { @if may && group.pause.is_some() && format::can_link(&group.group) {
                         form method="post" action={ (link(queue)) "/resume?group=" (format::url(&group.group)) } {
                             (form_token(viewer))

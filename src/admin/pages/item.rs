@@ -2,15 +2,15 @@
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
-use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState};
+use lease_broker_proto::{GetItemRequest, GetItemResponse, ItemState, ItemSummary};
 use maud::{Markup, html};
 
 use super::answer::Failure;
 use super::filter::{Fields, Filter};
-use super::format;
 use super::layout::{Section, form_token, framed};
 use super::states::state_badge;
 use super::viewer::Viewer;
+use super::{format, leases};
 use crate::security::Rpc;
 
 pub(super) async fn page(
@@ -27,7 +27,7 @@ pub(super) async fn page(
         .call(async move |api, caller| api.get_item(&caller, request).await)
         .await?;
     let content = content(&viewer, &queue, &found);
-    let title = format!("{key} of {queue}");
+    let title = format!("{} of {queue}", format::name(&key));
     Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
@@ -37,12 +37,12 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
     let may_change = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
         div.title {
-            h1 { a href=(link) { (queue) } span.sep { " / " } (item.key) }
+            h1 { a href=(link) { (queue) } span.sep { " / " } (format::name(&item.key)) }
             p { (state_badge(item.state())) }
             @if may_change {
                 div.row.actions {
-                    @if item.state() == ItemState::Dead { (button(viewer, &link, &item.key, "dead", "redrive", "Redrive …")) }
-                    @if item.state() == ItemState::Leased { (button(viewer, &link, &item.key, "leased", "cancel", "Take the lease away …")) }
+                    @if item.state() == ItemState::Dead { (redrive_form(viewer, &link, &item.key)) }
+                    @if item.state() == ItemState::Leased { (cancel_form(viewer, queue, &item)) }
                 }
             }
         }
@@ -54,8 +54,8 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
             h2 #lease { "Lease" }
             dl {
                 dt { "Worker" } dd { @if item.owner.is_empty() { "–" } @else { (format::text(&item.owner)) } }
-                dt { "In this state since" } dd { (time(item.state_time.as_ref())) }
-                dt { "Due" } dd { (time(item.due_time.as_ref())) }
+                dt { "In this state since" } dd { (time(item.state_time.as_ref(), &format::age(item.age))) }
+                dt { "Due" } dd { (time(item.due_time.as_ref(), &format::due(item.due_in))) }
                 dt { "Attempts used" } dd { (item.attempt) }
                 dt { "Fencing token" } dd { (item.fencing_token) }
                 dt { "Last error" } dd.text { @if item.error.is_empty() { "–" } @else { (format::text(&item.error)) } }
@@ -71,11 +71,12 @@ fn content(viewer: &Viewer, queue: &str, found: &GetItemResponse) -> Markup {
     }
 }
 
-fn time(time: Option<&prost_types::Timestamp>) -> Markup {
+/// Returns a moment with its distance from now.
+fn time(time: Option<&prost_types::Timestamp>, distance: &str) -> Markup {
     html! {
         @match time {
             None => "–",
-            Some(time) => { time datetime=(format::moment(time)) { (format::moment(time)) } " (" (format::ago(time)) ")" }
+            Some(time) => { time datetime=(format::moment(time)) { (format::moment(time)) } " (" (distance) ")" }
         }
     }
 }
@@ -91,9 +92,9 @@ fn trace(viewer: &Viewer, parent: &str) -> Markup {
     }
 }
 
-fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, text: &str) -> Markup {
+fn redrive_form(viewer: &Viewer, link: &str, key: &str) -> Markup {
     let filter = Filter {
-        state: state.to_owned(),
+        state: "dead".to_owned(),
         keys: vec![key.to_owned()],
         ..Filter::default()
     };
@@ -101,8 +102,17 @@ fn button(viewer: &Viewer, link: &str, key: &str, state: &str, change: &str, tex
         form method="post" action={ (link) "/confirm" } {
             (form_token(viewer))
             (filter.hidden_field())
-            input type="hidden" name="change" value=(change);
-            button type="submit" { (text) }
+            button type="submit" name="change" value="redrive" { "Redrive …" }
+        }
+    }
+}
+
+fn cancel_form(viewer: &Viewer, queue: &str, item: &ItemSummary) -> Markup {
+    html! {
+        form method="post" action=(leases::question(queue)) {
+            (form_token(viewer))
+            (leases::hidden_field(item))
+            button type="submit" { "Take the lease away …" }
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
-use lease_broker_proto::{ItemState, ListItemsRequest, ListItemsResponse, ListQueuesRequest};
+use lease_broker_proto::{
+    ItemState, ItemSummary, ListItemsRequest, ListItemsResponse, ListQueuesRequest,
+};
 use maud::{Markup, html};
 
-use super::answer::Failure;
+use super::answer::{Failure, redirect};
 use super::filter::{Fields, Filter};
-use super::format;
 use super::layout::{Section, form_token, framed, key_link};
 use super::states::state_links;
 use super::viewer::Viewer;
+use super::{format, leases};
 use crate::security::Rpc;
 
 /// The number of items on a page.
@@ -23,7 +25,12 @@ pub(super) async fn page(
     Path(queue): Path<String>,
     Query(fields): Query<Fields>,
 ) -> Result<Response, Failure> {
-    let filter = Filter::of(&fields);
+    let sent = Filter::of(&fields);
+    let filter = sent.clone().with_moments();
+    if filter != sent {
+        let link = format!("/queues/{}/items?{}", format::url(&queue), filter.query(""));
+        return Ok(redirect(&link));
+    }
     let state = filter.state();
     let request = ListItemsRequest {
         queue: queue.clone(),
@@ -101,8 +108,8 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
     html! {
         form.filter method="get" {
             input type="hidden" name="state" value=(format::state(filter.state()));
-            label { "Worker" input type="text" name="owner" value=(filter.owner) maxlength="128"; }
-            label { "Error contains" input type="text" name="error" value=(filter.error) maxlength="256"; }
+            (text_field(filter, "Worker", "owner", &filter.owner, Some(128)))
+            (text_field(filter, "Error contains", "error", &filter.error, Some(256)))
             label { "In the state since" input type="text" name="since" value=(filter.since) placeholder="1h" title="An age such as 1h, or a time such as 2027-01-31T02:00:00Z"; }
             label { "In the state until" input type="text" name="before" value=(filter.before) placeholder="10m" title="An age such as 10m, or a time such as 2027-01-31T02:00:00Z"; }
             label { "Attempts, at least" input type="number" name="attempts" min="0" value=(filter.attempts); }
@@ -113,12 +120,29 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
                         @for column in columns { option value=(column) selected[*column == filter.column] { (column) } }
                     }
                 }
-                label { "equals" input type="text" name="value" value=(filter.value); }
+                (text_field(filter, "equals", "value", &filter.value, None))
             }
             div.row {
                 button type="submit" { "Filter" }
                 @if filter.selects() { a href={ "?state=" (format::state(filter.state())) } { "Show all" } }
             }
+        }
+    }
+}
+
+/// Returns the field of a text. Browsers remove the line ends from such a field. A text that has some, as the errors of many programs have,
+/// is only shown, and the form has it as a query.
+fn text_field(filter: &Filter, label: &str, name: &str, value: &str, max: Option<u16>) -> Markup {
+    html! {
+        @if value.contains(['\n', '\r']) {
+            div.field {
+                (label)
+                span.text { (format::text(value)) }
+                a href={ "?" (filter.with(name, "").query("")) } { "Remove" span.hidden { " " (label) } }
+                (Filter::default().with(name, value).hidden_field())
+            }
+        } @else {
+            label { (label) input type="text" name=(name) value=(value) maxlength=[max]; }
         }
     }
 }
@@ -135,16 +159,24 @@ fn table(link: &str, listed: &ListItemsResponse, can_mark: bool) -> Markup {
                     th.number scope="col" { "Attempts" } th scope="col" { "Last error" }
                 } }
                 tbody { @for item in &listed.items { tr {
-                    @if can_mark { td.mark { @if format::can_link(&item.key) { (Filter::key_box(&item.key, "marked")) } } }
+                    @if can_mark { td.mark { @if format::can_link(&item.key) { (mark(item)) } } }
                     th scope="row" { (key_link(&path, &item.key)) }
                     td.long data-label="worker" { (format::text(&item.owner)) }
-                    td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::ago(time)) } } @else { "–" } }
-                    td data-label="due" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                    td data-label="since" { @if let Some(time) = &item.state_time { time datetime=(format::moment(time)) title=(format::moment(time)) { (format::age(item.age)) } } @else { "–" } }
+                    td data-label="due" { (format::due(item.due_in)) }
                     td.number data-label="attempts" { (item.attempt) }
                     td.text data-label="error" { (format::text(&item.error)) }
                 } } }
             }
         }
+    }
+}
+
+/// Returns the box that adds an item to the form of the marked items.
+fn mark(item: &ItemSummary) -> Markup {
+    match item.state() {
+        ItemState::Leased => leases::mark(item, "marked"),
+        _ => Filter::key_box(&item.key, "marked"),
     }
 }
 
@@ -169,10 +201,14 @@ fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
     let action = format!("/queues/{}/confirm", format::url(queue));
     let changes = changes(viewer, queue, filter.state());
     let state = format::state(filter.state());
+    let marked = match filter.state() {
+        ItemState::Leased => leases::question(queue),
+        _ => action.clone(),
+    };
     html! {
         @if !changes.is_empty() {
             div.changes {
-                form #marked method="post" action=(action) {
+                form #marked method="post" action=(marked) {
                     (form_token(viewer))
                     input type="hidden" name="state" value=(state);
                     input type="hidden" name="marked" value="1";

@@ -13,8 +13,21 @@
     pulse.classList.toggle("still", text !== "");
   };
 
+  // The time of the content. A note has the time and not its age, because one that grows would be read aloud again and again.
+  let known = new Date();
+  const warn = (problem) => say(`${problem} The page shows what was known at ${known.toTimeString().slice(0, 8)}.`);
+
   // The id of a node, or an empty text. `form.id` is not the form's id if the form has a field of the name "id".
   const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.getAttribute("id")) || "";
+
+  // Rows in use: one has the focus or an open menu. They keep their places, because another row in the place of one would get the next
+  // key or click, and because a row that moves loses the focus.
+  const IN_USE = "tbody:is(:focus-within, :has(details[open]))";
+  const keepPlaces = (old, fresh) => {
+    const rows = new Map([...fresh.children].filter(idOf).map((row) => [idOf(row), row]));
+    const kept = [...old.children].map((row) => rows.get(idOf(row))).filter(Boolean);
+    fresh.prepend(...kept);
+  };
 
   // Makes `old` equal to `fresh` and changes only what differs. So focus, selected text, scroll positions and open menus stay. Rows
   // keep their identity by their id. Whether a menu is open, and what was typed, is not in the attributes.
@@ -24,6 +37,11 @@
     }
     for (const { name, value } of fresh.attributes) {
       if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    if (old.matches(IN_USE)) keepPlaces(old, fresh);
+    const ids = new Set([...fresh.children].map(idOf));
+    for (const child of [...old.children]) {
+      if (!ids.has(idOf(child))) child.remove();
     }
     let place = old.firstChild;
     for (const next of [...fresh.childNodes]) {
@@ -65,28 +83,26 @@
   let late;
   const watch = () => {
     clearTimeout(late);
-    const since = Date.now();
-    const tell = () => {
-      say(`No news for ${Math.round((Date.now() - since) / 1000)} s. The page shows what was known before.`);
-    };
-    late = setTimeout(tell, LATE);
+    late = setTimeout(() => warn("No news."), LATE);
   };
 
   const close = () => {
     clearTimeout(late);
     if (source) source.close();
     source = undefined;
+    // Until the next event nothing is known about the content.
+    if (pulse.textContent === "live") pulse.textContent = "";
   };
 
   const open = () => {
     close();
     source = new EventSource(main.dataset.events);
     watch();
-    source.onmessage = (event) => { show(event.data); say(""); watch(); };
-    source.addEventListener("problem", (event) => { say(`Not refreshed: ${event.data}`); watch(); });
+    source.onmessage = (event) => { show(event.data); known = new Date(); say(""); watch(); };
+    source.addEventListener("problem", (event) => { warn(`Not refreshed: ${event.data}.`); watch(); });
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) explain();
-      else { clearTimeout(late); say("The broker does not answer. Trying again."); }
+      else { clearTimeout(late); warn("The broker does not answer. Trying again."); }
     };
   };
 
@@ -99,10 +115,10 @@
       if (answer.redirected) { location.reload(); return; }
       if (!answer.ok) {
         const text = await answer.text();
-        say(answer.headers.get("content-type").startsWith("text/plain") ? text : "The broker refuses to keep this page fresh. Load it again.");
+        warn(answer.headers.get("content-type").startsWith("text/plain") ? text : "The broker refuses to keep this page fresh. Load it again.");
       }
     } catch {
-      say("The broker does not answer. Trying again.");
+      warn("The broker does not answer. Trying again.");
     }
     abort.abort();
     setTimeout(() => { if (!document.hidden) open(); }, REFUSED_PAUSE);

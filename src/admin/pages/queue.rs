@@ -173,11 +173,11 @@ fn lease_table(leases: &[ItemSummary], link: &str) -> Markup {
                         th scope="col" { "Key" } th scope="col" { "Worker" } th scope="col" { "Claimed" }
                         th scope="col" { "Ends" } th.number scope="col" { "Attempt" }
                     } }
-                    tbody { @for item in leases { tr #{ "lease-" (format::name(&item.key)) } {
+                    tbody { @for item in leases { tr #(format::row_id("lease", &item.key)) {
                         th scope="row" { (key_link(&format!("{link}/item?key="), &item.key)) }
                         td.long data-label="worker" { (format::text(&item.owner)) }
-                        td data-label="claimed" { (item.state_time.as_ref().map_or("–".to_owned(), format::ago)) }
-                        td data-label="ends" { (item.due_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td data-label="claimed" { (format::age(item.age)) }
+                        td data-label="ends" { (format::due(item.due_in)) }
                         td.number data-label="attempt" { (item.attempt) }
                     } } }
                 }
@@ -203,14 +203,14 @@ fn failure_table(viewer: &Viewer, queue: &str, dead: &[ItemSummary], link: &str)
             div.scroll tabindex="0" role="region" aria-label="Errors" {
                 table.cards {
                     thead { tr { th scope="col" { "Error" } th.number scope="col" { "Items" } th scope="col" { "Last" } th scope="col" { span.hidden { "Actions" } } } }
-                    tbody { @for (error, items) in groups.iter().take(20) { tr {
+                    tbody { @for (error, items) in groups.iter().take(20) { tr #(format::row_id("error", error)) {
                         th.text scope="row" {
                             @if error.is_empty() { em { "no text" } } @else {
                                 a href={ (link) "/items?state=dead&error=" (format::url(error)) } { (format::text(error)) }
                             }
                         }
                         td.number data-label="items" { (items.len()) @if is_cut { "+" } }
-                        td data-label="last" { (items[0].state_time.as_ref().map_or("–".to_owned(), format::ago)) }
+                        td data-label="last" { (format::age(items[0].age)) }
                         td.actions { @if may_redrive && !error.is_empty() { (redrive_form(viewer, error, link)) } }
                     } } }
                 }

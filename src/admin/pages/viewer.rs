@@ -108,7 +108,9 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
     let name = cookie_name(headers);
     let mut cookies = headers.get_all(header::COOKIE).iter();
     cookies.find_map(|value| {
-        let mut parts = value.to_str().ok()?.split("; ");
+        // Cookies of other programs on the host come too, and need not be ASCII.
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let mut parts = value.split(';').map(str::trim);
         parts.find_map(|part| Some(part.strip_prefix(&*name)?.strip_prefix('=')?.to_owned()))
     })
 }

@@ -8,8 +8,8 @@ use crate::broker::error::Error;
 use crate::broker::requests::CancelRequest;
 
 impl Operator {
-    /// Takes leases away from their workers. Returns one result per lease, in request order. A broker's own
-    /// [`cancel_leases`](crate::broker::Broker::cancel_leases) also wakes the claims that wait at it, and records the leases.
+    /// Takes leases away from their workers. Returns one result per lease, in request order. Claims that wait get the items. A broker's own
+    /// [`cancel_leases`](crate::broker::Broker::cancel_leases) also records the leases.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], [`Error::InvalidField`], [`Error::LimitExceeded`], and those of the store.
@@ -22,7 +22,10 @@ impl Operator {
             Vec::new()
         } else {
             let (leases, cancellation) = (checked.leases.clone(), checked.cancellation.clone());
-            store.cancel(queue, leases, cancellation).await?.results
+            let delay = cancellation.delay;
+            let results = store.cancel(queue, leases, cancellation).await?.results;
+            self.wake(queue, delay);
+            results
         };
         Ok(checked.results(cancelled))
     }

@@ -227,7 +227,7 @@ impl AdminApi {
         })
     }
 
-    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also wakes the claims that wait at it.
+    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also records the leases.
     pub async fn cancel_leases(
         &self,
         caller: &AdminCaller,
