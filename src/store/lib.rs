@@ -85,7 +85,7 @@ pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemR
 pub use self::item_size::ItemSize;
 pub use self::latest_time::LatestTime;
 pub use self::pool_status::{PoolStatus, RetryReason};
-pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
+pub use self::purge::{ArchiveCutoff, PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 pub use self::withdrawal::Beginning;

@@ -608,6 +608,7 @@ macro_rules! conformance {
                     index_of_completed_items_goes_with_the_columns
                     walk_follows_keys_of_every_kind
                     old_archived_rows_are_deleted_up_to_the_limit
+                    archived_rows_are_deleted_up_to_the_moment
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
                     clock_that_is_ahead_makes_no_item_old
