@@ -81,7 +81,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub use self::activity::ActivityHistory;
+pub use self::activity::{ActivityHistory, ActivitySample};
 pub use self::admission::{
     Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
 };

@@ -182,7 +182,7 @@ mod tests {
             })
         });
         let feed = Arc::new(feed);
-        let mut locked = feed.follow("locked");
+        let locked = feed.follow("locked");
         let mut queues = feed.follow("queues");
         let mut longest = Duration::ZERO;
         let begin = Instant::now();

@@ -10,12 +10,13 @@ use lease_broker_store::Activity;
 use maud::{Markup, html};
 use tonic::{Code, Status};
 
-use super::chart::{Line, chart};
+use super::chart::{Line, Sample, chart};
 use super::filter::Filter;
 use super::layout::{form_token, key_link};
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
 use super::{format, groups};
+use crate::broker::ActivitySample;
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
@@ -144,11 +145,17 @@ fn counts(queue: &QueueSummary, link: &str) -> Markup {
     }
 }
 
-fn charts(history: &[Activity]) -> Markup {
+fn charts(history: &[ActivitySample]) -> Markup {
     let line = |name, class, value: fn(&Activity) -> f64| Line {
         name,
         class,
-        values: history.iter().map(value).collect(),
+        samples: history
+            .iter()
+            .map(|taken| Sample {
+                age: taken.age,
+                value: value(&taken.activity),
+            })
+            .collect(),
     };
     html! {
         div.charts {
