@@ -575,6 +575,7 @@ macro_rules! conformance {
                     one_of_many_starts_at_one_moment_wins
                     operations_are_listed_in_pages
                     one_broker_at_a_time_takes_an_operation
+                    operation_held_before_the_clock_was_put_back_is_free
                     operation_that_ended_is_forgotten_after_ten_days
                     reader_without_tables_sees_no_operation
                 }
