@@ -81,7 +81,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub use self::activity::ActivityHistory;
+pub use self::activity::{ActivityHistory, ActivitySample};
 pub use self::admission::{
     Account, Budget, Budgets, FairQueue, Held, Importance, InTurn, Ledger, OpenAccount,
 };
@@ -93,8 +93,9 @@ pub use self::instances::Identity;
 pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::operator::{
-    Actor, DryRun, GroupPage, ItemList, ItemSelection, ListItems, ListedBrokers, MAX_PAGE, OneItem,
-    OperationChange, OperationList, OperationView, Operator, QueueState, StartOperation,
+    Actor, CountLimits, DryRun, GroupPage, ItemList, ItemSelection, ListItems, ListedBrokers,
+    MAX_PAGE, OneItem, OperationChange, OperationList, OperationView, Operator, QueueState,
+    StartOperation,
 };
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::{GroupSample, QueueStatus};

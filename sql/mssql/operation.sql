@@ -6,9 +6,9 @@
 --   `start`: @P1: id. @P2: queue. @P3: kind. @P4: definition. @P5: name of the caller. @P6: reason. @P7: the time after which an operation
 --   that has ended is deleted, in seconds. `read`: @P1: id. `cancel_operation`: @P1: id. @P2: name of the caller.
 --   `take`, `list` and `read_orders`: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of queues. @P6: JSON
---   array of queues, {q: name}. `take`: @P7: broker. @P8: the time for which it holds the operation, in ms. `list`: @P7: 1 to leave out
+--   array of queues, {q: name}. `take`: @P7: broker. @P8: the time for which it holds the operation, in ms. @P9: the longest of such times. `list`: @P7: 1 to leave out
 --   those that have ended. @P8: id of the operation before the page; empty: the first page. @P9: maximum number of rows.
---   `read_orders`: @P7: broker.
+--   `read_orders`: @P7: broker. @P8: as @P9 of `take`.
 --   `apply`: @P1 to @P6 as in cancel.sql; every item has a fencing token. @P7: JSON array of one object, {n: the new state, or the state of
 --   the items to delete; s, d, e and m as in cancel.sql}. @P8: id. @P9: broker. @P10: number of batches before this one. @P11: the time
 --   for which the broker keeps the operation, in ms. @P12: position, or empty. @P13: rows that were looked at. @P14: refused items. @P15: refusal, or empty.
@@ -28,6 +28,8 @@
 --   operations that run are found without those that have ended.
 -- Why `start` uses no lock to keep two calls apart: the second fails with a duplicate key. The broker runs it again, and it finds the
 --   row of the first one.
+-- Why `take` and `read_orders` end a hold that is longer than the longest: it began before the clock was put back, and would last until
+--   the clock reaches its end.
 -- Why `apply` begins with the row of the operation: it asks for the holder, the number of the batch and the state, so a broker that has
 --   lost the operation, or that sends a batch again because the answer was lost, changes nothing. If the first run has not committed yet, the second waits
 --   here for it. A batch that was rolled back has not counted, and is applied.
@@ -94,12 +96,13 @@ DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT
 BEGIN TRANSACTION;
 SET @id = (SELECT TOP (1) o.id
     FROM lease_broker_operation AS o WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK)
-    WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now)
+    WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
+        OR o.until_time > DATEADD(millisecond, @P9, @now))
     ORDER BY o.create_time, o.id);
 IF @id IS NOT NULL
 BEGIN
     UPDATE lease_broker_operation SET holder = @broker, until_time = DATEADD(millisecond, @P8, @now)
-    WHERE id = @id AND state = 0 AND (holder IS NULL OR holder = @broker OR until_time <= @now);
+    WHERE id = @id AND state = 0 AND (holder IS NULL OR holder = @broker OR until_time <= @now OR until_time > DATEADD(millisecond, @P9, @now));
     IF @@ROWCOUNT = 1
         {columns}
         WHERE o.id = @id;
@@ -126,7 +129,8 @@ SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P7);
 SELECT CASE WHEN EXISTS (SELECT 1 FROM lease_broker_instance AS i WHERE i.id = @broker AND i.drain = 1) THEN 1 ELSE 0 END AS lb_drain,
     CASE WHEN EXISTS (SELECT 1 FROM lease_broker_operation AS o WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now))
+        WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
+            OR o.until_time > DATEADD(millisecond, @P8, @now)))
         THEN 1 ELSE 0 END AS lb_n;
 
 -- :: apply

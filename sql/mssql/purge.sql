@@ -8,7 +8,9 @@
 --   the row after which the visit starts, {k1 to k3, and t, its time, for `visit_old`}; empty for the first rows. @P7: maximum number of rows to visit. @P8, @P9: age
 --   in seconds after which a completed and a dead item is old; NULL: never. @P10: 1 to delete, 0 to count. @P11: the latest time
 --   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known.
--- Parameters of `delete_archived` and `count_archived`: @P1: age in seconds. @P2: maximum number of rows. @P3: as @P11.
+-- Parameters of `delete_archived`: @P1: age in seconds after which a row is old; NULL: @P4 counts. @P2: maximum number of rows. @P3: as @P11.
+--   @P4: time before which a row is old, as ISO 8601 text; empty: @P1 counts (pause.sql has the reason).
+-- Parameters of `count_archived`: @P1: as @P4 of `delete_archived`.
 -- Parameters of `take_turn`: @P1: queue. @P2: broker, as text (Babelfish 4.3 misreads a parameter of type uniqueidentifier). @P3:
 --   duration of the turn in milliseconds. @P4: that of the longest turn.
 -- Results: the number of rows visited, the number of old ones (deleted, or counted), and the key and, by
@@ -113,7 +115,7 @@ ORDER BY d.lb_p DESC;
 /* lease-broker purge archive {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 {bounded_now}
-DECLARE @before datetime2(3) = DATEADD(second, -@P1, @now), @old int;
+DECLARE @before datetime2(3) = COALESCE(CONVERT(datetime2(3), NULLIF(@P4, N''), 126), DATEADD(second, -@P1, @now)), @old int;
 BEGIN TRANSACTION;
 DELETE TOP (@P2) a
 FROM {archive} AS a WITH (ROWLOCK, READPAST{archive_hint})
@@ -126,7 +128,7 @@ SELECT @old AS lb_n;
 -- :: count_archived
 /* lease-broker purge archive {queue_comment} */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @before datetime2(3) = DATEADD(second, -@P1, SYSUTCDATETIME());
+DECLARE @before datetime2(3) = CONVERT(datetime2(3), @P1, 126);
 SELECT COUNT_BIG(*) AS lb_n
 FROM {archive} AS a WITH (READPAST, READCOMMITTEDLOCK{archive_hint})
 WHERE a.{lease_state_time} < @before AND a.{lease_state_time} > '20000101'

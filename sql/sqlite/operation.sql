@@ -7,7 +7,7 @@
 --   transaction.
 -- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
 --   `forget`: ?4 time before which an operation ended long ago. `take`: ?4 broker; ?5 end of its hold. `find_free`: ?3 queues as a JSON
---   array; ?4 broker. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
+--   array; ?4 broker; ?5 end of the longest hold that can begin now. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
 --   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
 --   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
@@ -16,6 +16,8 @@
 -- Locks: the write lock of the file; none to read.
 -- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list). The key of the items.
 -- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
+-- Why `find_free` ends a hold that is longer than the longest: it began before the clock was put back, and would last until the clock
+--   reaches its end.
 -- Why `begin_batch` asks for the number of the batch and for the broker: a broker that has lost the operation, or that sends a batch
 --   again, changes nothing.
 -- Why `redrive_item` and `purge_item` ask for state, fencing token and time again: the row can have changed since it was found. With the
@@ -50,7 +52,7 @@ WHERE id = ?1 AND state = 0
 
 -- :: find_free
 SELECT id FROM lease_broker_operation
-WHERE state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2) AND queue IN (SELECT value FROM json_each(?3))
+WHERE state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2 OR until_time > ?5) AND queue IN (SELECT value FROM json_each(?3))
 ORDER BY create_time, id
 LIMIT 1
 

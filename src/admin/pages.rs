@@ -65,7 +65,7 @@ pub(super) fn routes(
         let state = read_from.clone();
         Box::pin(async move {
             let read = async move |api, caller| page.read(api, caller).await;
-            calls::make(&state, AdminCaller::default(), read).await
+            time_limit::read(calls::make(&state, AdminCaller::default(), read)).await
         })
     });
     let live = Live {

@@ -23,13 +23,23 @@ pub(super) struct ActivityMeter {
     names: Vec<String>,
 }
 
-/// The activity of each queue at all brokers together, as this broker has seen it: one sample every 5 s, for 15 minutes.
+/// The activity of each queue at all brokers together, as this broker has seen it in the last 15 minutes: one sample every 5 s, and none
+/// while the database did not answer.
 #[derive(Debug, Default)]
-pub struct ActivityHistory(Mutex<BTreeMap<String, VecDeque<Activity>>>);
+pub struct ActivityHistory(Mutex<BTreeMap<String, VecDeque<(Instant, Activity)>>>);
+
+/// The activity of a queue at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ActivitySample {
+    /// The time since that moment.
+    pub age: Duration,
+    /// The activity of all brokers together.
+    pub activity: Activity,
+}
 
 impl ActivityHistory {
-    /// The number of samples that are kept.
-    pub const SAMPLES: usize = 180;
+    /// The time for which a sample is kept.
+    const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
     /// Adds a sample: the sum over these brokers.
     pub(super) fn add<'a>(&self, brokers: impl Iterator<Item = &'a BTreeMap<String, Activity>>) {
@@ -37,21 +47,29 @@ impl ActivityHistory {
         for (queue, activity) in brokers.flatten() {
             *sums.entry(queue).or_default() += *activity;
         }
+        let now = Instant::now();
         let mut history = self.0.lock();
         for (queue, activity) in sums {
             let samples = history.entry(queue.clone()).or_default();
-            samples.push_back(activity);
-            if samples.len() > Self::SAMPLES {
+            samples.push_back((now, activity));
+            while now.duration_since(samples[0].0) > Self::KEPT_FOR {
                 samples.pop_front();
             }
         }
     }
 
     /// Returns the samples of a queue, the oldest first.
-    pub fn of(&self, queue: &str) -> Vec<Activity> {
+    pub fn of(&self, queue: &str) -> Vec<ActivitySample> {
+        let now = Instant::now();
         let history = self.0.lock();
-        let samples = history.get(queue);
-        samples.into_iter().flatten().copied().collect()
+        let samples = history.get(queue).into_iter().flatten();
+        let samples = samples.map(|(taken, activity)| ActivitySample {
+            age: now.duration_since(*taken),
+            activity: *activity,
+        });
+        samples
+            .filter(|sample| sample.age <= Self::KEPT_FOR)
+            .collect()
     }
 }
 

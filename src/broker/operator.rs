@@ -27,7 +27,7 @@ pub use self::definition::{ItemSelection, OperationChange};
 pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
 pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
-pub use self::queues::QueueState;
+pub use self::queues::{CountLimits, QueueState};
 pub(super) use self::runner::{MAX_BATCHES, OperationRunner};
 use super::error::Error;
 use super::wakeups::Wakeups;

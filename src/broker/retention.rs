@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use lease_broker_model::queue::KeepFor;
 use lease_broker_store::{
-    LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError, Upkeep,
+    ArchiveCutoff, LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn,
+    StoreError, Upkeep,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -149,19 +150,17 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left. `latest`: as in
-/// [`PurgeStep`].
+/// Deletes old rows of the archive, up to [`STEP_ROWS`], then rests. Returns their number. Zero: none is left.
 ///
 /// # Errors
 /// Those of [`Upkeep::purge_archive`].
 pub async fn purge_archive_step(
     store: &dyn Upkeep,
     queue: QueueIndex,
-    age: Duration,
-    latest: Option<LatestTime>,
+    cutoff: ArchiveCutoff,
 ) -> Result<usize, StoreError> {
     let start = Instant::now();
-    let deleted = store.purge_archive(queue, age, STEP_ROWS, latest).await?;
+    let deleted = store.purge_archive(queue, cutoff, STEP_ROWS).await?;
     if deleted > 0 {
         rest(start.elapsed()).await;
     }
@@ -272,7 +271,9 @@ impl Retention {
         }
         if let Some(age) = self.keep_for.archive {
             while let Some(latest) = self.clock.latest() {
-                let step = purge_archive_step(&*self.store, self.queue, age, Some(latest));
+                let latest = Some(latest);
+                let cutoff = ArchiveCutoff::Age { age, latest };
+                let step = purge_archive_step(&*self.store, self.queue, cutoff);
                 match self.health.fail_fast(step).await? {
                     0 => break,
                     rows => {

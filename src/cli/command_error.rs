@@ -23,6 +23,8 @@ const EXIT_SOFTWARE: u8 = 70;
 pub struct CommandError {
     code: u8,
     text: String,
+    /// Whether the service is unavailable by its own answer.
+    is_answer: bool,
 }
 
 impl CommandError {
@@ -65,6 +67,7 @@ impl CommandError {
         Self {
             code,
             text: text.into(),
+            is_answer: false,
         }
     }
 
@@ -84,6 +87,11 @@ impl CommandError {
     /// Returns whether the service cannot be reached or did not answer in time.
     pub(super) fn is_outage(&self) -> bool {
         self.code == EXIT_UNAVAILABLE
+    }
+
+    /// Returns whether a running service has answered that it is unavailable, for example because its database is.
+    pub(super) fn is_answer_of_service(&self) -> bool {
+        self.is_answer
     }
 
     /// Returns whether the command line, the configuration or the schema of a table is wrong.
@@ -132,7 +140,10 @@ impl From<Status> for CommandError {
         match status.code() {
             // The command line names the queue.
             Code::NotFound if reason.as_deref() == Some("QUEUE_NOT_FOUND") => Self::usage(text),
-            Code::Unavailable | Code::DeadlineExceeded => Self::unavailable(text),
+            Code::Unavailable | Code::DeadlineExceeded => Self {
+                is_answer: true,
+                ..Self::unavailable(text)
+            },
             // The timeout of the client itself, set by --timeout.
             Code::Cancelled => Self::unavailable(format!(
                 "the service did not answer in time ({text}); set a longer --timeout"

@@ -40,7 +40,7 @@ pub use self::item_search::{
 pub use self::leases::{Concurrency, Leases};
 pub use self::limits::{LimitChange, QueueLimitValues};
 pub use self::new_items::{FollowUp, NewItem};
-pub use self::operate::{KEEP_OPERATIONS_FOR, Operate};
+pub use self::operate::{KEEP_OPERATIONS_FOR, LONGEST_HOLD, Operate};
 pub use self::operations::{
     AppliedBatch, BrokerOrders, Checkpoints, ItemChange, NewOperation, Operation, OperationBatch,
     OperationKind, OperationState, StartedOperation,

@@ -65,13 +65,13 @@ pub use self::contract::{
     AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, Cancelled, CancelledLease,
     Checkpoints, ClaimCall, Claimed, ClaimedItem, Concurrency, Database, EndedLease, Ending, Facts,
     FollowUp, FoundItem, FoundItems, GroupPause, Holding, ItemChange, ItemFilter, ItemRecord,
-    ItemSearch, KEEP_OPERATIONS_FOR, LeaseExpiry, LeaseProof, LeaseRow, Leases, LimitChange,
-    Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER, MAX_PAUSED_GROUPS, MAX_TOO_LARGE,
-    NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation, OperationBatch,
-    OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues, QueuePause, Reaped,
-    ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome, SearchPosition,
-    SettleResults, Settled, Settlement, Share, StartedOperation, Store, TooLargeItem, TraceNote,
-    TurnCost, Upkeep, share_of, step,
+    ItemSearch, KEEP_OPERATIONS_FOR, LONGEST_HOLD, LeaseExpiry, LeaseProof, LeaseRow, Leases,
+    LimitChange, Limited, MAX_CLAIM_GROUPS, MAX_PAGE_BYTES, MAX_PASSED_OVER, MAX_PAUSED_GROUPS,
+    MAX_TOO_LARGE, NewGroupPause, NewItem, NewOperation, NewPause, Operate, Operation,
+    OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues,
+    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome,
+    SearchPosition, SettleResults, Settled, Settlement, Share, StartedOperation, Store,
+    TooLargeItem, TraceNote, TurnCost, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{
@@ -85,7 +85,7 @@ pub use self::item_facts::{Ahead, BlockingSession, ForeignLock, ItemFacts, ItemR
 pub use self::item_size::ItemSize;
 pub use self::latest_time::LatestTime;
 pub use self::pool_status::{PoolStatus, RetryReason};
-pub use self::purge::{PurgePosition, PurgeStep, Purged, RetentionTurn};
+pub use self::purge::{ArchiveCutoff, PurgePosition, PurgeStep, Purged, RetentionTurn};
 pub use self::stats::{ListedItem, Stats};
 pub use self::survey::{ColumnClass, Survey, SurveyedColumn};
 pub use self::withdrawal::Beginning;

@@ -107,12 +107,12 @@ use super::adoption::Unfit;
 use super::instance::refuse_other_rule;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall,
-    Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
-    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
-    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults, Settlement,
-    StartedOperation, Store, StoreError, TraceNote, Upkeep,
+    AppliedBatch, ArchiveCutoff, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease,
+    ClaimCall, Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause,
+    Instance, LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause,
+    Operate, Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex,
+    QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -479,19 +479,14 @@ impl Upkeep for MssqlStore {
     async fn purge_archive(
         &self,
         queue: QueueIndex,
-        age: Duration,
+        cutoff: ArchiveCutoff,
         limit: usize,
-        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
-        run!(self.operations, purge_archive(queue, age, limit, latest))
+        run!(self.operations, purge_archive(queue, cutoff, limit))
     }
 
-    async fn count_old_archived(
-        &self,
-        queue: QueueIndex,
-        age: Duration,
-    ) -> Result<u64, StoreError> {
-        run!(self.operations, count_old_archived(queue, age))
+    async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError> {
+        run!(self.operations, count_archived(queue, before))
     }
 
     async fn take_retention_turn(

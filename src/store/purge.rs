@@ -43,6 +43,20 @@ pub struct Purged {
     pub last: Option<PurgePosition>,
 }
 
+/// The moment before which a completed row of an archive is old.
+#[derive(Clone, Copy, Debug)]
+pub enum ArchiveCutoff {
+    /// The rows are older than `age` by the store's clock, so the moment is a later one at each call.
+    Age {
+        /// The age after which a row is old.
+        age: Duration,
+        /// As in [`PurgeStep`].
+        latest: Option<LatestTime>,
+    },
+    /// A time in milliseconds since 1970-01-01T00:00:00Z, the same one at each call.
+    Time(i64),
+}
+
 /// The right of one broker to delete the old items of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetentionTurn {

@@ -121,12 +121,12 @@ use super::contract::due_after;
 use super::schema::Schema as _;
 use super::secrets::{first_secret, replace as replace_secrets};
 use super::{
-    AppliedBatch, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall,
-    Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause, Instance,
-    LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause, Operate,
-    Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex, QueueLimitValues,
-    QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn, SettleResults,
-    Settled, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
+    AppliedBatch, ArchiveCutoff, BrokerOrders, Browse, CancelResults, Cancellation, CancelledLease,
+    ClaimCall, Claimed, Concurrency, Database, EnqueueOnce, EnqueuedOnce, Facts, GroupPause,
+    Instance, LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause,
+    Operate, Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex,
+    QueueLimitValues, QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn,
+    SettleResults, Settled, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
 };
 
 /// A [`Store`] on an SQLite file.
@@ -597,24 +597,19 @@ impl Upkeep for SqliteStore {
     async fn purge_archive(
         &self,
         queue: QueueIndex,
-        age: Duration,
+        cutoff: ArchiveCutoff,
         limit: usize,
-        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         let left_out = LeftOut::default();
         let delete = move |context: &WriteContext, left_out: &LeftOut| {
-            purge::delete_archived(context, queue, age, limit, latest, left_out)
+            purge::delete_archived(context, queue, cutoff, limit, left_out)
         };
         self.writer.run_without(left_out, delete).await
     }
 
-    async fn count_old_archived(
-        &self,
-        queue: QueueIndex,
-        age: Duration,
-    ) -> Result<u64, StoreError> {
-        let count = move |connection: &Connection, queue: &QueueStatements, now| {
-            purge::count_archived(connection, queue, age, now)
+    async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError> {
+        let count = move |connection: &Connection, queue: &QueueStatements, _| {
+            purge::count_archived(connection, queue, before)
         };
         self.reader.read(queue, count).await
     }

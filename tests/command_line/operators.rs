@@ -371,6 +371,27 @@ fn purge_deletes_old_archived_rows() {
 }
 
 #[test]
+fn purge_keeps_rows_that_were_archived_after_the_moment() {
+    let workspace = Workspace::with(
+        "[queues.work]
+        managed_columns = { payload = 'text' }
+        on_complete = { archive = 'done' }
+        keep_for = { archive = '30d' }",
+    );
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let fill = "INSERT INTO done (id, lease_state_time) SELECT value, unixepoch('2026-11-20T22:15:20Z') * 1000 + value
+        FROM json_each('[-1, 0, 1]')";
+    workspace.database().execute_batch(fill).expect(fill);
+    let purge = "purge work --state archive --before 2026-11-20T22:15:20Z --yes";
+    assert_eq!(workspace.store(purge).out, "1 row was deleted\n");
+    let left: String = database::query_value(
+        &workspace.database(),
+        "SELECT group_concat(id) FROM (SELECT id FROM done ORDER BY id)",
+    );
+    assert_eq!(left, "0,1");
+}
+
+#[test]
 fn each_change_of_an_operator_is_a_line_of_the_audit() {
     let mut workspace = Workspace::with("");
     let audit = workspace.path("audit");

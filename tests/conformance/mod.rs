@@ -579,6 +579,7 @@ macro_rules! conformance {
                     one_of_many_starts_at_one_moment_wins
                     operations_are_listed_in_pages
                     one_broker_at_a_time_takes_an_operation
+                    operation_held_before_the_clock_was_put_back_is_free
                     operation_that_ended_is_forgotten_after_ten_days
                     reader_without_tables_sees_no_operation
                 }
@@ -612,6 +613,7 @@ macro_rules! conformance {
                     index_of_completed_items_goes_with_the_columns
                     walk_follows_keys_of_every_kind
                     old_archived_rows_are_deleted_up_to_the_limit
+                    archived_rows_are_deleted_up_to_the_moment
                     archive_without_its_index_is_refused
                     one_broker_at_a_time_has_the_turn
                     clock_that_is_ahead_makes_no_item_old

@@ -6,7 +6,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::{Mirror, MirrorValue};
 use lease_broker_store::{
-    Cancellation, Checkpoints, ItemChange, ItemSearch, OperationBatch, OperationKind,
+    Cancellation, Checkpoints, ItemChange, ItemSearch, LONGEST_HOLD, OperationBatch, OperationKind,
     OperationState, StoreError,
 };
 use lease_broker_value::Value;
@@ -147,7 +147,7 @@ pub(crate) async fn cancelled_operation_changes_nothing<H: Harness>() {
     let batch = batch_of(&running, 0, REDRIVE, &[(1, 1), (2, 1)]);
     assert_eq!(fixture.apply_batch(batch).await.changed, None);
     assert_eq!(fixture.snapshot().await, before);
-    assert_eq!(take(&fixture, running.holder, HOUR).await, None);
+    assert_eq!(take(&fixture, running.holder, LONGEST_HOLD).await, None);
 }
 
 pub(crate) async fn redriven_items_can_be_delayed_and_keep_attempts<H: Harness>() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease_broker_store::{
-    NewOperation, Operation, OperationKind, OperationState, StartedOperation,
+    LONGEST_HOLD, NewOperation, Operation, OperationKind, OperationState, StartedOperation,
 };
 use uuid::Uuid;
 
@@ -223,7 +223,7 @@ pub(crate) async fn operations_are_listed_in_pages<H: Harness>() {
 pub(crate) async fn one_broker_at_a_time_takes_an_operation<H: Harness>() {
     let fixture = Fixture::<H>::items(0).await;
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
-    assert_eq!(take(&fixture, one, HOUR).await, None);
+    assert_eq!(take(&fixture, one, LONGEST_HOLD).await, None);
     let first = started(&fixture, OperationKind::Redrive).await.id;
     let second = started(&fixture, OperationKind::Purge).await.id;
     let orders = async |broker| {
@@ -233,30 +233,53 @@ pub(crate) async fn one_broker_at_a_time_takes_an_operation<H: Harness>() {
     };
     assert!(orders(one).await.has_operation);
     assert_eq!(
-        take(&fixture, one, HOUR).await.map(|taken| taken.id),
+        take(&fixture, one, LONGEST_HOLD)
+            .await
+            .map(|taken| taken.id),
         Some(first)
     );
     assert_eq!(
-        take(&fixture, other, HOUR).await.map(|taken| taken.id),
+        take(&fixture, other, LONGEST_HOLD)
+            .await
+            .map(|taken| taken.id),
         Some(second)
     );
     // A broker takes its own one again, which renews its hold.
     assert_eq!(
-        take(&fixture, one, HOUR).await.map(|taken| taken.id),
+        take(&fixture, one, LONGEST_HOLD)
+            .await
+            .map(|taken| taken.id),
         Some(first)
     );
     let third = Uuid::new_v4();
-    assert_eq!(take(&fixture, third, HOUR).await, None);
+    assert_eq!(take(&fixture, third, LONGEST_HOLD).await, None);
     assert!(!orders(third).await.has_operation && orders(other).await.has_operation);
     fixture.advance(2 * HOUR).await;
     assert!(orders(third).await.has_operation);
-    let taken = take(&fixture, third, HOUR)
+    let taken = take(&fixture, third, LONGEST_HOLD)
         .await
         .expect("its hold has ended");
     assert_eq!((taken.id, taken.holder), (first, Some(third)));
     let queues = ["else".to_owned()];
-    let of_others = fixture.store.take_operation(&queues, third, HOUR).await;
+    let of_others = fixture
+        .store
+        .take_operation(&queues, third, LONGEST_HOLD)
+        .await;
     assert_eq!(of_others, Ok(None));
+}
+
+pub(crate) async fn operation_held_before_the_clock_was_put_back_is_free<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    let first = started(&fixture, OperationKind::Redrive).await.id;
+    let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
+    // For a clock that was put back the hold seems this long.
+    assert!(take(&fixture, one, 2 * HOUR).await.is_some());
+    let queues = [fixture.queues[0].name.clone()];
+    let orders = fixture.store.read_orders(other, &queues).await;
+    assert!(orders.expect("orders").has_operation);
+    let taken = take(&fixture, other, LONGEST_HOLD).await;
+    assert_eq!(taken.expect("the operation").id, first);
+    assert_eq!(take(&fixture, one, LONGEST_HOLD).await, None);
 }
 
 pub(crate) async fn operation_that_ended_is_forgotten_after_ten_days<H: Harness>() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{KeepFor, OnComplete};
 use lease_broker_store::schema::Step;
-use lease_broker_store::{LatestTime, PurgeStep, RetentionTurn, StoreError};
+use lease_broker_store::{ArchiveCutoff, LatestTime, PurgeStep, RetentionTurn, StoreError};
 use lease_broker_value::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -222,6 +222,10 @@ pub(crate) async fn walk_follows_keys_of_every_kind<H: Harness>() {
     check_keys::<H>(&[Kind::Int, Kind::Text, Kind::BigInt], &rows).await;
 }
 
+fn older_than(age: Duration) -> ArchiveCutoff {
+    ArchiveCutoff::Age { age, latest: None }
+}
+
 fn archiving() -> impl FnOnce(&mut lease_broker_model::queue::QueueSpec) {
     |spec| {
         spec.on_complete = OnComplete::Archive("item archive".to_owned());
@@ -235,23 +239,29 @@ pub(crate) async fn old_archived_rows_are_deleted_up_to_the_limit<H: Harness>() 
         fixture.complete(&item.lease).await;
     }
     let (store, queue) = (&fixture.store, fixture.queue);
-    assert_eq!(store.purge_archive(queue, HOUR, 500, None).await, Ok(0));
-    assert_eq!(store.count_old_archived(queue, HOUR).await, Ok(0));
-    assert_eq!(store.count_old_archived(queue, Duration::ZERO).await, Ok(4));
-    assert_eq!(
-        store.purge_archive(queue, Duration::ZERO, 3, None).await,
-        Ok(3)
-    );
+    let (hour, now) = (older_than(HOUR), older_than(Duration::ZERO));
+    assert_eq!(store.purge_archive(queue, hour, 500).await, Ok(0));
+    assert_eq!(store.purge_archive(queue, now, 3).await, Ok(3));
     assert_eq!(fixture.harness.rows("item archive", &["id"]).await.len(), 1);
-    assert_eq!(
-        store.purge_archive(queue, Duration::ZERO, 3, None).await,
-        Ok(1)
-    );
-    assert_eq!(
-        store.purge_archive(queue, Duration::ZERO, 3, None).await,
-        Ok(0)
-    );
+    assert_eq!(store.purge_archive(queue, now, 3).await, Ok(1));
+    assert_eq!(store.purge_archive(queue, now, 3).await, Ok(0));
     assert_eq!(ids(&fixture).await, [5]);
+}
+
+pub(crate) async fn archived_rows_are_deleted_up_to_the_moment<H: Harness>() {
+    let fixture = Fixture::<H>::with(4, archiving()).await;
+    for item in fixture.claim(4).await {
+        fixture.complete(&item.lease).await;
+    }
+    let now = fixture.reap(1).await.time.expect("the time of the store");
+    let (store, queue) = (&fixture.store, fixture.queue);
+    for (minutes, rows) in [(-5, 0), (5, 4)] {
+        let before = now + minutes * 60_000;
+        assert_eq!(store.count_archived(queue, before).await, Ok(rows));
+        let cutoff = ArchiveCutoff::Time(before);
+        let deleted = store.purge_archive(queue, cutoff, 500).await;
+        assert_eq!(deleted.expect("a purge") as u64, rows);
+    }
 }
 
 pub(crate) async fn archive_without_its_index_is_refused<H: Harness>() {
@@ -261,7 +271,7 @@ pub(crate) async fn archive_without_its_index_is_refused<H: Harness>() {
     .await;
     let refused = fixture
         .store
-        .purge_archive(fixture.queue, HOUR, 500, None)
+        .purge_archive(fixture.queue, older_than(HOUR), 500)
         .await;
     assert!(
         matches!(refused, Err(StoreError::Misconfigured(_))),
@@ -344,7 +354,9 @@ pub(crate) async fn clock_that_is_ahead_makes_no_item_old<H: Harness>() {
         assert_eq!(store.purge(queue, step).await.expect("purge").old, dead);
     }
     for (latest, archived) in [(behind(180), 0), (behind(0), 2)] {
-        let deleted = store.purge_archive(queue, Duration::ZERO, 9, latest);
+        let age = Duration::ZERO;
+        let cutoff = ArchiveCutoff::Age { age, latest };
+        let deleted = store.purge_archive(queue, cutoff, 9);
         assert_eq!(deleted.await, Ok(archived));
     }
 }

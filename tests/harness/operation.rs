@@ -5,12 +5,12 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_store::{
-    AppliedBatch, Checkpoints, ItemChange, ItemFilter, ItemSearch, NewOperation, OperationBatch,
-    OperationKind, OperationState, StartedOperation,
+    AppliedBatch, Checkpoints, ItemChange, ItemFilter, ItemSearch, LONGEST_HOLD, NewOperation,
+    OperationBatch, OperationKind, OperationState, StartedOperation,
 };
 use uuid::Uuid;
 
-use super::fixture::{Broker, HOUR, MINUTE};
+use super::fixture::{Broker, MINUTE};
 
 /// The maximum number of items in a batch.
 const MAX_BATCH: usize = 500;
@@ -37,7 +37,10 @@ impl Running {
             panic!("another operation of this kind runs");
         };
         let queues = [started.queue];
-        let taken = broker.store.take_operation(&queues, holder, HOUR).await;
+        let taken = broker
+            .store
+            .take_operation(&queues, holder, LONGEST_HOLD)
+            .await;
         let taken = taken.expect("an answer").expect("the operation");
         assert_eq!((taken.id, taken.holder), (id, Some(holder)));
         Self { id, holder }

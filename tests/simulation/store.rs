@@ -12,8 +12,8 @@ use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
 use lease_broker_model::millis::duration_between;
 use lease_broker_proof::suspects::SuspectList;
 use lease_broker_store::{
-    BrokerList, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed,
-    ClaimedItem, Concurrency, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups,
+    ArchiveCutoff, BrokerList, Browse, CancelResults, Cancellation, CancelledLease, ClaimCall,
+    Claimed, ClaimedItem, Concurrency, EndedLease, EnqueueOnce, EnqueuedOnce, Facts, FoundGroups,
     FoundItems, GroupSearch, Instance, ItemFacts, ItemRecord, ItemSearch, LatestTime, LeaseExpiry,
     LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
     ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
@@ -602,14 +602,13 @@ impl Upkeep for SimulatedStore {
     async fn purge_archive(
         &self,
         _: QueueIndex,
-        _: Duration,
+        _: ArchiveCutoff,
         _: usize,
-        _: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         Err(unsupported())
     }
 
-    async fn count_old_archived(&self, _: QueueIndex, _: Duration) -> Result<u64, StoreError> {
+    async fn count_archived(&self, _: QueueIndex, _: i64) -> Result<u64, StoreError> {
         Err(unsupported())
     }
 

@@ -8,7 +8,9 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
 use lease_broker_store::mssql::MssqlStore;
 use lease_broker_store::schema::Schema as _;
-use lease_broker_store::{Instance, PurgeStep, RetentionTurn, StoreError, Upkeep as _};
+use lease_broker_store::{
+    ArchiveCutoff, Instance, PurgeStep, RetentionTurn, StoreError, Upkeep as _,
+};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -110,7 +112,7 @@ async fn least_rights_suffice_and_protect_the_secret() {
     assert_eq!(turn.await, Ok(RetentionTurn::Taken));
     let purged = broker
         .store
-        .purge_archive(broker.queue, Duration::ZERO, 500, None);
+        .purge_archive(broker.queue, ArchiveCutoff::Time(i64::MAX), 500);
     assert_eq!(purged.await, Ok(1));
     let step = PurgeStep {
         after: None,

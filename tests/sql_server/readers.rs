@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker::broker::Operator;
+use lease_broker::broker::{CountLimits, Operator};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::OnComplete;
@@ -161,7 +161,7 @@ async fn queue_whose_table_is_locked_does_not_hide_the_others() {
         .run("BEGIN TRANSACTION; ALTER TABLE locked ADD later int")
         .await;
     let operator = Operator::new(fixture.store.clone(), &fixture.queues);
-    let listed = with_timeout(operator.list_queues(&[], false, |_| true)).await;
+    let listed = with_timeout(operator.list_queues(&[], Some(CountLimits::CALL), |_| true)).await;
     let [item, locked] = &listed.expect("the state of both")[..] else {
         panic!("two queues");
     };
@@ -172,7 +172,9 @@ async fn queue_whose_table_is_locked_does_not_hide_the_others() {
     holder.run("ROLLBACK TRANSACTION").await;
     // A busy server can be too slow for the first count.
     wait_until("both tables are counted", async || {
-        let listed = operator.list_queues(&[], false, |_| true).await;
+        let listed = operator
+            .list_queues(&[], Some(CountLimits::CALL), |_| true)
+            .await;
         let listed = listed.expect("the state of both");
         listed.iter().all(|queue| queue.stats.is_ok())
     })

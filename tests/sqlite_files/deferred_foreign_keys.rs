@@ -3,7 +3,7 @@
 use lease_broker_model::group::GroupOrder;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete};
-use lease_broker_store::{Cancelled, Renewal, Renewed, StoreError};
+use lease_broker_store::{ArchiveCutoff, Cancelled, Renewal, Renewed, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
@@ -201,7 +201,7 @@ async fn archived_row_that_breaks_it_keeps_no_other() {
     fixture.advance(HOUR + MINUTE).await;
     let deleted = fixture
         .store
-        .purge_archive(fixture.queue, HOUR, 9, None)
+        .purge_archive(fixture.queue, ArchiveCutoff::Time(i64::MAX), 9)
         .await;
     assert_eq!(deleted, Ok(3));
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::OnComplete;
-use lease_broker_store::{Cancelled, NewItem, Renewal, Renewed, Settled, StoreError};
+use lease_broker_store::{
+    ArchiveCutoff, Cancelled, NewItem, Renewal, Renewed, Settled, StoreError,
+};
 use lease_broker_value::Value;
 
 use crate::conformance::cancel::{because, cancel};
@@ -318,7 +320,7 @@ async fn archived_row_that_stays_keeps_no_other() {
             fixture.advance(HOUR + MINUTE).await;
             let deleted = fixture
                 .store
-                .purge_archive(fixture.queue, HOUR, 3, None)
+                .purge_archive(fixture.queue, ArchiveCutoff::Time(i64::MAX), 3)
                 .await;
             match expected {
                 Ok(count) => assert_eq!(deleted, Ok(count), "{action}"),

@@ -21,7 +21,7 @@ where
 {
     let broker = state.broker.get();
     let broker = broker.ok_or_else(|| Status::unavailable("the broker is starting"))?;
-    let api = AdminApi::new(broker.operator().clone());
+    let api = AdminApi::of_pages(broker.operator().clone());
     let running = AbortOnDropHandle::new(state.runtime.spawn(call(api, caller)));
     let answer = running.await;
     answer.unwrap_or_else(|_| Err(Status::internal("the call was ended")))

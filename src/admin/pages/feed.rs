@@ -1,21 +1,27 @@
 //! The feed of live pages: it reads the data of a page once a second, for any number of viewers.
 //!
 //! All viewers of a page share its snapshots. Pages are read one at a time, and after each reading the feed rests for as long as it
-//! took. So all live pages together use at most half of one connection to the database. If many different pages are open, each is
+//! took. So all quick pages together use at most half of one connection to the database. If many different pages are open, each is
 //! read less often.
+//!
+//! A page whose reading takes a second or more, as that of a queue whose table is locked, waits among the slow pages for its next turn.
+//! They too are read one at a time. So a slow page makes other slow ones late, and no quick one.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 /// The time between two readings of a page, at least.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The time from which on a reading is slow.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// The data of a page at one moment.
 pub(super) struct Snapshot<C> {
@@ -35,8 +41,12 @@ pub(super) struct Feed<P, C> {
     read: Box<dyn Fn(P) -> BoxFuture<'static, C> + Send + Sync>,
     /// The pages that somebody looks at.
     pages: Mutex<HashMap<P, Sender<C>>>,
-    /// Held by the page that is being read. The number of readings so far.
-    turn: tokio::sync::Mutex<u64>,
+    /// Held by the quick page that is being read.
+    quick_turn: tokio::sync::Mutex<()>,
+    /// Held by the slow page that is being read.
+    slow_turn: tokio::sync::Mutex<()>,
+    /// The number of readings so far.
+    readings: AtomicU64,
 }
 
 impl<P, C> Feed<P, C>
@@ -49,7 +59,9 @@ where
         Self {
             read: Box::new(read),
             pages: Mutex::default(),
-            turn: tokio::sync::Mutex::new(0),
+            quick_turn: tokio::sync::Mutex::default(),
+            slow_turn: tokio::sync::Mutex::default(),
+            readings: AtomicU64::default(),
         }
     }
 
@@ -65,20 +77,39 @@ where
 
     /// Reads a page repeatedly, until it has no viewer.
     async fn keep_fresh(self: Arc<Self>, page: P) {
+        let mut is_slow = false;
         loop {
-            tokio::time::sleep(INTERVAL).await;
-            let mut turn = self.turn.lock().await;
+            sleep(INTERVAL).await;
+            let turn = if is_slow {
+                &self.slow_turn
+            } else {
+                &self.quick_turn
+            };
+            let _turn = turn.lock().await;
             if !self.is_followed(&page) {
                 return;
             }
             let begin = Instant::now();
-            let content = (self.read)(page.clone()).await;
-            *turn += 1;
-            let number = *turn;
-            if let Some(sender) = self.pages.lock().get(&page) {
-                sender.send_replace(Some(Arc::new(Snapshot { number, content })));
+            let reading = (self.read)(page.clone());
+            // A reading that is found to be slow is given up, and begins again among the slow ones.
+            let content = if is_slow {
+                Some(reading.await)
+            } else {
+                timeout(SLOW, reading).await.ok()
+            };
+            is_slow = begin.elapsed() >= SLOW;
+            if let Some(content) = content {
+                self.send(&page, content);
             }
-            tokio::time::sleep(begin.elapsed()).await;
+            sleep(begin.elapsed()).await;
+        }
+    }
+
+    /// Sends the content of a page to its viewers.
+    fn send(&self, page: &P, content: C) {
+        let number = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(sender) = self.pages.lock().get(page) {
+            sender.send_replace(Some(Arc::new(Snapshot { number, content })));
         }
     }
 
@@ -97,8 +128,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
 
     /// A feed whose readings take this time, and their number.
@@ -141,6 +170,42 @@ mod tests {
         let mut viewer = feed.follow("queues");
         viewer.changed().await.expect("a reading");
         assert_eq!(newest(&mut viewer), Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_page_does_not_stop_the_others() {
+        let feed = Feed::new(|page| {
+            Box::pin(async move {
+                if page == "locked" {
+                    sleep(Duration::from_secs(20)).await;
+                }
+            })
+        });
+        let feed = Arc::new(feed);
+        let locked = feed.follow("locked");
+        let mut queues = feed.follow("queues");
+        let mut longest = Duration::ZERO;
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(60) {
+            let last = Instant::now();
+            queues.changed().await.expect("a reading");
+            longest = longest.max(last.elapsed());
+        }
+        assert!(longest <= Duration::from_secs(3), "{longest:?}");
+        assert!(locked.has_changed().expect("a reading"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_pages_are_read_one_after_another() {
+        let took = Duration::from_secs(2);
+        let (feed, readings) = feed(took);
+        let _viewers = ["a", "b", "c"].map(|name| feed.follow(name));
+        // Each page is given up once among the quick ones.
+        sleep(Duration::from_secs(10)).await;
+        let before = readings.load(Ordering::Relaxed);
+        sleep(Duration::from_secs(40)).await;
+        let read = readings.load(Ordering::Relaxed) - before;
+        assert!((9..=10).contains(&read), "{read} readings of 2 s");
     }
 
     #[tokio::test(start_paused = true)]

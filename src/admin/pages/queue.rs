@@ -10,12 +10,13 @@ use lease_broker_store::Activity;
 use maud::{Markup, html};
 use tonic::{Code, Status};
 
-use super::chart::{Line, chart};
+use super::chart::{Line, Sample, chart};
 use super::filter::Filter;
 use super::layout::{form_token, key_link};
 use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
 use super::{format, groups};
+use crate::broker::ActivitySample;
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
@@ -28,6 +29,12 @@ const GROUPS: i32 = 10;
 /// The data of the page of a queue.
 pub(super) struct QueueContent {
     queue: QueueSummary,
+    /// `None`: the table cannot be read now.
+    lists: Option<Lists>,
+}
+
+/// The lists of the page of a queue.
+struct Lists {
     /// The leases that end first.
     leases: Vec<ItemSummary>,
     /// The items that died last.
@@ -57,6 +64,10 @@ pub(super) async fn read(
         ..ListQueuesRequest::default()
     };
     let mut queues = api.list_queues(caller, request).await?.queues;
+    let queue = queues.pop().unwrap_or_default();
+    if !queue.problem.is_empty() {
+        return Ok(QueueContent { queue, lists: None });
+    }
     let groups = ListGroupsRequest {
         queue: name.to_owned(),
         page_size: GROUPS,
@@ -67,22 +78,17 @@ pub(super) async fn read(
         Err(status) if status.code() == Code::InvalidArgument => None,
         listed => Some(listed?),
     };
-    Ok(QueueContent {
-        queue: queues.pop().unwrap_or_default(),
+    let lists = Some(Lists {
         leases: list(ItemState::Leased, LEASES, false).await?.items,
         dead: list(ItemState::Dead, FAILURES, true).await?.items,
         groups,
-    })
+    });
+    Ok(QueueContent { queue, lists })
 }
 
 /// Draws the content of the page.
 pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
-    let QueueContent {
-        queue,
-        leases,
-        dead,
-        groups: listed,
-    } = content;
+    let QueueContent { queue, lists } = content;
     let name = &queue.queue;
     let history = viewer.state().broker.get();
     let history = history.map(|broker| broker.activity_history().of(name));
@@ -94,13 +100,23 @@ pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
             div.actions { (pause_form(viewer, name, queue.pause.is_some())) }
         }
         @if let Some(pause) = &queue.pause { div.banner.warn { (pause_note(pause)) } }
+        @if !queue.problem.is_empty() { div.banner.warn { (format::text(&queue.problem)) } }
         (counts(queue, &link))
         (charts(&history.unwrap_or_default()))
+        @if let Some(lists) = lists { (self::lists(viewer, name, lists, &link)) }
+        section {
+            details.settings { summary { "Settings in effect" } pre tabindex="0" { (pretty(&queue.settings_json)) } }
+        }
+    }
+}
+
+fn lists(viewer: &Viewer, name: &str, lists: &Lists, link: &str) -> Markup {
+    html! {
         section aria-labelledby="leases" {
             h2 #leases { "Leases that end first" }
-            (lease_table(leases, &link))
+            (lease_table(&lists.leases, link))
         }
-        @if let Some(listed) = listed {
+        @if let Some(listed) = &lists.groups {
             section aria-labelledby="groups" {
                 h2 #groups { a href=(groups::link(name)) { "Groups" } }
                 @if listed.groups.is_empty() { p.empty { "No group has an item that waits." } } @else { (groups::table(viewer, name, &listed.groups)) }
@@ -109,10 +125,7 @@ pub(super) fn content(viewer: &Viewer, content: &QueueContent) -> Markup {
         }
         section aria-labelledby="failures" {
             h2 #failures { "Dead items by error" }
-            (failure_table(viewer, name, dead, &link))
-        }
-        section {
-            details.settings { summary { "Settings in effect" } pre tabindex="0" { (pretty(&queue.settings_json)) } }
+            (failure_table(viewer, name, &lists.dead, link))
         }
     }
 }
@@ -132,11 +145,17 @@ fn counts(queue: &QueueSummary, link: &str) -> Markup {
     }
 }
 
-fn charts(history: &[Activity]) -> Markup {
+fn charts(history: &[ActivitySample]) -> Markup {
     let line = |name, class, value: fn(&Activity) -> f64| Line {
         name,
         class,
-        values: history.iter().map(value).collect(),
+        samples: history
+            .iter()
+            .map(|taken| Sample {
+                age: taken.age,
+                value: value(&taken.activity),
+            })
+            .collect(),
     };
     html! {
         div.charts {

@@ -9,16 +9,16 @@ use lease_broker_proto::{
     ListQueuesRequest, ListQueuesResponse, PauseMode, PauseQueueRequest, QueuePause, QueueSummary,
     ResumeQueueRequest,
 };
-use lease_broker_store::Activity;
 use maud::{Markup, html};
 use serde::Deserialize;
 use tonic::Status;
 
 use super::answer::{Failure, redirect};
-use super::chart::{self, sparkline};
+use super::chart::{Sample, Span, sparkline};
 use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
+use crate::broker::ActivitySample;
 use crate::grpc::{AdminApi, AdminCaller};
 use crate::security::Rpc;
 
@@ -155,8 +155,9 @@ fn table(viewer: &Viewer, queues: &[&QueueSummary], view: &View) -> Markup {
         let broker = viewer.state().broker.get();
         broker.map_or_else(Vec::new, |broker| broker.activity_history().of(name))
     };
-    let histories: Vec<Vec<Activity>> = queues.iter().map(|queue| history(&queue.queue)).collect();
-    let samples = histories.iter().map(Vec::len).max().unwrap_or(0);
+    let histories: Vec<Vec<ActivitySample>> =
+        queues.iter().map(|queue| history(&queue.queue)).collect();
+    let span = Span::of(histories.iter().flatten().map(|sample| sample.age));
     html! {
         div.scroll tabindex="0" role="region" aria-label="Queues" {
             table.cards.wide {
@@ -166,13 +167,13 @@ fn table(viewer: &Viewer, queues: &[&QueueSummary], view: &View) -> Markup {
                         th.group scope="colgroup" colspan="5" { "Items" }
                         th.group scope="colgroup" colspan="2" { "Oldest" }
                         th.group scope="colgroup" colspan="3" { "Per second" }
-                        th scope="col" rowspan="2" { "Completed, " (chart::span(samples)) }
+                        th scope="col" rowspan="2" { "Completed, " (span) }
                         th scope="col" rowspan="2" { span.hidden { "Actions" } }
                     }
                     tr { @for (sort, heading, name) in COLUMNS { (heading_cell(view, sort, heading, name)) } }
                 }
                 tbody {
-                    @for (queue, history) in queues.iter().zip(&histories) { (row(viewer, queue, history, samples)) }
+                    @for (queue, history) in queues.iter().zip(&histories) { (row(viewer, queue, history, span)) }
                 }
             }
         }
@@ -194,10 +195,14 @@ fn heading_cell(view: &View, sort: &str, heading: &str, name: &str) -> Markup {
     }
 }
 
-fn row(viewer: &Viewer, queue: &QueueSummary, history: &[Activity], samples: usize) -> Markup {
+fn row(viewer: &Viewer, queue: &QueueSummary, history: &[ActivitySample], span: Span) -> Markup {
     let name = &queue.queue;
     let link = format!("/queues/{}", format::url(name));
-    let completed: Vec<f64> = history.iter().map(|sample| sample.completed).collect();
+    let completed = history.iter().map(|sample| Sample {
+        age: sample.age,
+        value: sample.activity.completed,
+    });
+    let completed: Vec<Sample> = completed.collect();
     let rates = queue.rates.unwrap_or_default();
     let completing = format::rate(rates.completed);
     let label = format!("{name}: {completing} completed per second");
@@ -229,7 +234,7 @@ fn row(viewer: &Viewer, queue: &QueueSummary, history: &[Activity], samples: usi
             td.number data-label="claimed/s" { (rate(rates.claimed)) }
             td.number data-label="completed/s" { (rate(rates.completed)) }
             td.number.failing[rates.failed > 0.0] data-label="failed/s" { (rate(rates.failed)) }
-            td.line { (sparkline(&completed, samples, &label)) }
+            td.line { (sparkline(&completed, span, &label)) }
             td.actions { (pause_form(viewer, name, queue.pause.is_some())) }
         }
     }

@@ -17,11 +17,28 @@ const UNREADABLE: &str = "the table cannot be read: the schema, the login or the
 /// The reason why a table was not counted.
 const LATE: &str = "the table was not counted in time: another program has locked it, or the database is slow; the broker's log has the cause";
 
-/// The time limit for the count of a queue, unless every item is counted. Most tables take milliseconds.
-const COUNT_LIMIT: Duration = Duration::from_secs(5);
-/// The time limit for the counts of all queues of a call, unless every item is counted. It is shorter than the default timeout of the
-/// commands that call a service.
-const LIST_LIMIT: Duration = Duration::from_secs(8);
+/// The time limits for the counts of a call. Most tables take milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct CountLimits {
+    /// The limit for one queue.
+    queue: Duration,
+    /// The limit for all queues together.
+    all: Duration,
+}
+
+impl CountLimits {
+    /// The limits for a call. Both are shorter than the default timeout of the commands that call a service.
+    pub const CALL: Self = Self {
+        queue: Duration::from_secs(5),
+        all: Duration::from_secs(8),
+    };
+    /// The limits for a page of the dashboard, which is given up after 4.5 s.
+    pub const PAGE: Self = Self {
+        queue: Duration::from_secs(2),
+        all: Duration::from_secs(3),
+    };
+}
+
 /// The number of queues of a call that are counted at the same time. The others do not wait for one that is slow.
 const CONCURRENT_COUNTS: usize = 4;
 
@@ -45,7 +62,7 @@ pub struct QueueState<'a> {
 
 impl Operator {
     /// Returns the state of queues, each once and sorted by name: of these, or of those that `is_visible` accepts if
-    /// there is no name. `exact`: every item is counted. A queue whose table cannot be read, is locked or is slow does not hide the
+    /// there is no name. `limits`: those of the counts; `None`: every item is counted. A queue whose table cannot be read, is locked or is slow does not hide the
     /// others.
     ///
     /// # Errors
@@ -53,7 +70,7 @@ impl Operator {
     pub async fn list_queues(
         &self,
         names: &[String],
-        exact: bool,
+        limits: Option<CountLimits>,
         is_visible: impl Fn(&str) -> bool,
     ) -> Result<Vec<QueueState<'_>>, Error> {
         let mut selected = Vec::new();
@@ -73,10 +90,10 @@ impl Operator {
             .map(|index| self.queues[index.0].name.clone())
             .collect();
         let running = self.running_operations(visible).await?;
-        let deadline = Instant::now() + LIST_LIMIT;
+        let limits = limits.map(|limits| (limits.queue, Instant::now() + limits.all));
         let counts = selected
             .iter()
-            .map(|index| self.count_items(*index, exact, deadline));
+            .map(|index| self.count_items(*index, limits));
         // Collected, because a future that holds the iterator is not `Send`.
         let counts: Vec<_> = counts.collect();
         let counts = stream::iter(counts).buffered(CONCURRENT_COUNTS);
@@ -103,23 +120,23 @@ impl Operator {
         Ok(states)
     }
 
-    /// Counts the items of a queue. The inner error is that of its table.
+    /// Counts the items of a queue. `limits`: the time limit and the end of the time for all queues. The inner error is that of its
+    /// table.
     async fn count_items(
         &self,
         index: QueueIndex,
-        exact: bool,
-        deadline: Instant,
+        limits: Option<(Duration, Instant)>,
     ) -> Result<Result<Stats, &'static str>, Error> {
-        let counted = if exact {
-            self.inspect.exact_stats(index).await
-        } else {
-            let counting = self.inspect.timed_stats(index, Some(COUNT_LIMIT));
+        let counted = if let Some((limit, deadline)) = limits {
+            let counting = self.inspect.timed_stats(index, Some(limit));
             let counted = timeout_at(deadline, counting).await;
             let counted = counted.unwrap_or_else(|_| {
                 let reason = "no time is left for this queue, because others were slow";
                 Err(StoreError::not_begun(OutageCause::NoAnswer, reason))
             });
             counted.map(|(stats, _)| stats)
+        } else {
+            self.inspect.exact_stats(index).await
         };
         let queue = &self.queues[index.0].name;
         match counted {

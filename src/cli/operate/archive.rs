@@ -3,11 +3,11 @@
 use std::slice;
 
 use lease_broker_model::queue::OnComplete;
-use lease_broker_store::QueueIndex;
+use lease_broker_store::{ArchiveCutoff, QueueIndex};
 use serde_json::json;
 
 use super::change::ChangeArgs;
-use super::time_args::age;
+use super::time_args::millis;
 use crate::broker::retention::purge_archive_step;
 use crate::cli::CommandError;
 use crate::cli::config_args::{configured_queue, open_existing_store};
@@ -36,7 +36,7 @@ pub(super) async fn purge(
     }
     let before = args.filter.before.as_ref();
     let before = before.ok_or_else(|| CommandError::usage("--state archive requires --before"))?;
-    let age = age(before);
+    let before = millis(before);
     let config = config.load(Vec::new())?;
     let spec = configured_queue(&config, queue)?;
     if !spec.allows_purge {
@@ -50,7 +50,7 @@ pub(super) async fn purge(
         )));
     }
     let store = open_existing_store(&config, slice::from_ref(spec)).await?;
-    let count = store.count_old_archived(QUEUE, age).await?;
+    let count = store.count_archived(QUEUE, before).await?;
     let row = |name: &str, rows: u64| {
         Row::default()
             .field("queue", queue)
@@ -78,9 +78,10 @@ pub(super) async fn purge(
         let question = format!("Delete {rows} from the archive of queue {queue}?");
         confirm_change(&question, args.says_yes())?;
     }
+    let cutoff = ArchiveCutoff::Time(before);
     let mut deleted = 0;
     loop {
-        match purge_archive_step(&*store, QUEUE, age, None).await? {
+        match purge_archive_step(&*store, QUEUE, cutoff).await? {
             0 => break,
             rows => deleted += rows as u64,
         }

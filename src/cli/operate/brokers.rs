@@ -7,7 +7,7 @@ use clap::Args;
 use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::admin::Admin;
 use super::audit_args::AuditArgs;
@@ -18,6 +18,8 @@ use crate::cli::output::{Row, proto_moment};
 
 /// The time between two looks at a broker that drains.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The time after which a broker that gives no sign of life is gone. The list of brokers has the same limit.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// List the broker processes that were seen in the last day
 #[derive(Debug, Args)]
@@ -60,7 +62,7 @@ pub(in crate::cli) struct Drain {
     broker: String,
     #[command(flatten)]
     audit: AuditArgs,
-    /// Wait until the broker was not seen for 15 seconds
+    /// Wait until the broker was not seen for 15 seconds: it is not listed as running or, if it answers this command itself, it answers no more
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -80,7 +82,7 @@ impl Drain {
         let (id, address) = (&told.broker_id, &told.address);
         if self.wait {
             wait_until_gone(&admin, &found).await?;
-            let sentence = format!("broker {id} at {address} has stopped");
+            let sentence = format!("broker {id} at {address} was not seen for 15 s");
             let row = Row::default()
                 .field("broker_id", id.clone())
                 .field("address", address.clone())
@@ -147,11 +149,13 @@ fn find(
     }
 }
 
-/// Waits until the broker was not seen for some time. The service that answers can be the one that stops.
+/// Waits until the broker was not seen for some time. The service that answers can be the one that stops. Then its list ends with it, and
+/// its answers are the signs of life.
 async fn wait_until_gone(
     admin: &Admin,
     broker: &proto::BrokerInstance,
 ) -> Result<(), CommandError> {
+    let mut last_seen = LastSeen(Instant::now());
     loop {
         match list(admin).await {
             Ok(brokers) => {
@@ -163,11 +167,30 @@ async fn wait_until_gone(
                 {
                     return Ok(());
                 }
+                last_seen = LastSeen(Instant::now());
             }
-            Err(error) if error.is_outage() && broker.is_self => return Ok(()),
+            Err(error) if error.is_outage() && broker.is_self => {
+                if last_seen.is_long_ago(&error, Instant::now()) {
+                    return Ok(());
+                }
+            }
             Err(error) => return Err(error),
         }
         sleep(INTERVAL).await;
+    }
+}
+
+/// The last sign of life of a broker.
+struct LastSeen(Instant);
+
+impl LastSeen {
+    /// Returns whether the broker is gone after this outage. A broker that answers runs, even if it cannot read its database. One that
+    /// cannot be reached can still run: it may have closed its port to finish its calls.
+    fn is_long_ago(&mut self, outage: &CommandError, now: Instant) -> bool {
+        if outage.is_answer_of_service() {
+            self.0 = now;
+        }
+        now.duration_since(self.0) >= SILENCE
     }
 }
 
@@ -194,7 +217,25 @@ fn broker_row(broker: &proto::BrokerInstance) -> Row {
 
 #[cfg(test)]
 mod tests {
+    use tonic::Status;
+
     use super::*;
+
+    #[test]
+    fn broker_that_answers_or_was_seen_lately_is_not_gone() {
+        let start = Instant::now();
+        let mut last_seen = LastSeen(start);
+        let mut after = |seconds, outage: CommandError| {
+            last_seen.is_long_ago(&outage, start + Duration::from_secs(seconds))
+        };
+        let refused = || CommandError::unavailable("connection refused");
+        let answer = || CommandError::from(Status::unavailable("the database does not answer"));
+        assert!(!after(1, refused()));
+        assert!(!after(14, refused()));
+        assert!(!after(40, answer()));
+        assert!(!after(54, refused()));
+        assert!(after(55, refused()));
+    }
 
     fn broker(broker_id: &str, is_live: bool) -> proto::BrokerInstance {
         proto::BrokerInstance {

@@ -31,10 +31,10 @@ fn parse(
     Ok(moment.into())
 }
 
-/// Returns the time that has passed since a moment, by the clock of this host. Zero: the moment is in the future.
-pub(super) fn age(moment: &Timestamp) -> Duration {
-    let moment = SystemTime::try_from(*moment).unwrap_or(UNIX_EPOCH);
-    moment.elapsed().unwrap_or_default()
+/// Returns a moment in whole milliseconds since 1970-01-01T00:00:00Z.
+pub(super) fn millis(moment: &Timestamp) -> i64 {
+    let seconds = moment.seconds.saturating_mul(1_000);
+    seconds.saturating_add(i64::from(moment.nanos / 1_000_000))
 }
 
 #[cfg(test)]

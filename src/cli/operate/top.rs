@@ -32,7 +32,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Watch the queues, the oldest leases, the last failures and the brokers on the whole screen
 ///
-/// Looks once a second. Keys: up and down select a queue, Enter opens it and Esc closes it, s sorts by another column and r turns the
+/// Looks once a second. The leases and the dead items are those of up to 20 queues: of those with the oldest leases, and of those that fail
+/// most often now. Keys: up and down select a queue, Enter opens it and Esc closes it, s sorts by another column and r turns the
 /// order around, p pauses or resumes the queue after a question, q quits. The colours follow `NO_COLOR`.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\

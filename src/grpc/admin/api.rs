@@ -17,7 +17,7 @@ use super::messages::{
     operation_to_proto, pause_mode_from_proto, pause_to_proto, queue_state_to_proto,
     start_from_proto, until_from_proto,
 };
-use crate::broker::{Error, ListedBrokers, Operator};
+use crate::broker::{CountLimits, Error, ListedBrokers, Operator};
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
@@ -27,12 +27,26 @@ type Answer<T> = Result<T, Status>;
 #[derive(Clone)]
 pub struct AdminApi {
     operator: Arc<Operator>,
+    count_limits: CountLimits,
 }
 
 impl AdminApi {
     /// Serves by this operator.
     pub fn new(operator: Arc<Operator>) -> Self {
-        Self { operator }
+        let count_limits = CountLimits::CALL;
+        Self {
+            operator,
+            count_limits,
+        }
+    }
+
+    /// Serves the pages of the dashboard, which wait less long for counts.
+    pub fn of_pages(operator: Arc<Operator>) -> Self {
+        let count_limits = CountLimits::PAGE;
+        Self {
+            operator,
+            count_limits,
+        }
     }
 
     /// Lists queues.
@@ -46,9 +60,10 @@ impl AdminApi {
         }
         caller.check_somewhere(Rpc::ListQueues)?;
         let is_visible = |queue: &str| caller.may(Rpc::ListQueues, queue);
+        let limits = (!request.exact).then_some(self.count_limits);
         let states = self
             .operator
-            .list_queues(&request.queues, request.exact, is_visible);
+            .list_queues(&request.queues, limits, is_visible);
         let states = states.await?;
         Ok(proto::ListQueuesResponse {
             queues: states.into_iter().map(queue_state_to_proto).collect(),

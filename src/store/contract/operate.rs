@@ -17,6 +17,8 @@ use crate::error::StoreError;
 
 /// The time after which an operation that has ended is deleted.
 pub const KEEP_OPERATIONS_FOR: Duration = Duration::from_secs(10 * 86_400);
+/// The longest time for which a broker takes an operation. One that is held for longer was taken before the clock was put back, and is free.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(5 * 60);
 
 /// Changes queues, items and brokers for operators.
 ///
@@ -70,7 +72,7 @@ pub trait Operate: Send + Sync + 'static {
     ) -> Result<Option<Operation>, StoreError>;
 
     /// Makes `broker` the one that runs the operation for `duration` from now: the oldest operation of these queues that runs and that
-    /// no other broker holds. `None`: there is none.
+    /// no other broker holds. `None`: there is none. `duration`: at most [`LONGEST_HOLD`].
     async fn take_operation(
         &self,
         queues: &[String],

@@ -9,8 +9,7 @@ use uuid::Uuid;
 use super::queue_index::QueueIndex;
 use crate::error::StoreError;
 use crate::instance::Instance;
-use crate::latest_time::LatestTime;
-use crate::purge::{PurgeStep, Purged, RetentionTurn};
+use crate::purge::{ArchiveCutoff, PurgeStep, Purged, RetentionTurn};
 
 /// Keeps a database with leases in order.
 ///
@@ -39,25 +38,22 @@ pub trait Upkeep: Send + Sync + 'static {
     /// [`StoreError::Rejected`] if a constraint refuses the deletion, such as a foreign key. No item was deleted then.
     async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError>;
 
-    /// Deletes up to `limit` rows of the archive that were completed longer ago than `age`. Returns their number. `latest`: as in
-    /// [`PurgeStep`].
+    /// Deletes up to `limit` rows of the archive that were completed before the cutoff. Returns their number.
     ///
     /// # Errors
     /// [`StoreError::Misconfigured`] if the queue has no archive, or one without an index on the time.
     async fn purge_archive(
         &self,
         queue: QueueIndex,
-        age: Duration,
+        cutoff: ArchiveCutoff,
         limit: usize,
-        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError>;
 
-    /// Counts the rows of the archive that were completed longer ago than `age`.
+    /// Counts the rows of the archive that were completed before a time, in milliseconds since 1970-01-01T00:00:00Z.
     ///
     /// # Errors
     /// Those of [`Upkeep::purge_archive`].
-    async fn count_old_archived(&self, queue: QueueIndex, age: Duration)
-    -> Result<u64, StoreError>;
+    async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError>;
 
     /// Makes `broker` the only one that deletes old items of the queue for `duration` from now, unless another broker has
     /// the turn. A broker that has the turn can take it again, and then the new duration counts. `duration`: at most

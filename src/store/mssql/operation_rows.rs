@@ -15,8 +15,8 @@ use super::quote::text_literal;
 use super::utf16::cut;
 use crate::template::{Placeholders, render};
 use crate::{
-    BrokerOrders, KEEP_OPERATIONS_FOR, NewOperation, Operation, OperationKind, OperationState,
-    QueueIndex, StartedOperation, StoreError,
+    BrokerOrders, KEEP_OPERATIONS_FOR, LONGEST_HOLD, NewOperation, Operation, OperationKind,
+    OperationState, QueueIndex, StartedOperation, StoreError,
 };
 
 const OPERATION: &str = lease_broker_sql::mssql::OPERATION;
@@ -74,9 +74,10 @@ impl MssqlOperations {
         broker: Uuid,
         duration: Duration,
     ) -> Result<Option<Operation>, StoreError> {
-        let (lists, broker, millis) = (queue_list(queues), broker.to_string(), millis(duration));
+        let (lists, broker) = (queue_list(queues), broker.to_string());
+        let (duration, longest) = (millis(duration), millis(LONGEST_HOLD));
         let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 2] = [&broker, &millis];
+        let rest: [&dyn ToSql; 3] = [&broker, &duration, &longest];
         parameters.extend(rest);
         self.query_operation("take", &parameters).await
     }
@@ -120,8 +121,10 @@ impl MssqlOperations {
         queues: &[String],
     ) -> Result<BrokerOrders, StoreError> {
         let (lists, broker) = (queue_list(queues), broker.to_string());
+        let longest = millis(LONGEST_HOLD);
         let mut parameters = lists.parameters();
-        parameters.push(&broker);
+        let rest: [&dyn ToSql; 2] = [&broker, &longest];
+        parameters.extend(rest);
         let results = self
             .pool
             .query(&batch("read_orders"), &parameters, RetrySafety::Idempotent)

@@ -11,7 +11,10 @@ use super::error::{RetrySafety, into_rejection};
 use super::latest_now::LatestNow;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::{LatestTime, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError};
+use super::types::sql_time;
+use crate::{
+    ArchiveCutoff, PurgePosition, PurgeStep, Purged, QueueIndex, RetentionTurn, StoreError,
+};
 
 /// Returns a duration in whole seconds, rounded up. The configuration limits durations to 10,000 days.
 pub(super) fn seconds(duration: Duration) -> i32 {
@@ -61,14 +64,17 @@ impl MssqlOperations {
     pub(super) async fn purge_archive(
         &self,
         queue: QueueIndex,
-        age: Duration,
+        cutoff: ArchiveCutoff,
         limit: usize,
-        latest: Option<LatestTime>,
     ) -> Result<usize, StoreError> {
         let queue = self.queue(queue)?;
         let sql = &queue.sql.purge.archive(&queue.spec)?.delete_archived;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let parameters: [&dyn ToSql; 3] = [&seconds(age), &limit, &LatestNow(latest)];
+        let (age, latest, time) = match cutoff {
+            ArchiveCutoff::Age { age, latest } => (Some(seconds(age)), latest, String::new()),
+            ArchiveCutoff::Time(time) => (None, None, sql_time(time)),
+        };
+        let parameters: [&dyn ToSql; 4] = [&age, &limit, &LatestNow(latest), &time];
         let results = self
             .pool
             .query(sql, &parameters, RetrySafety::Idempotent)
@@ -76,16 +82,16 @@ impl MssqlOperations {
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
 
-    pub(super) async fn count_old_archived(
+    pub(super) async fn count_archived(
         &self,
         queue: QueueIndex,
-        age: Duration,
+        before: i64,
     ) -> Result<u64, StoreError> {
         let queue = self.queue(queue)?;
         let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
         let results = self
             .pool
-            .query(sql, &[&seconds(age)], RetrySafety::Idempotent)
+            .query(sql, &[&sql_time(before)], RetrySafety::Idempotent)
             .await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }

@@ -19,8 +19,8 @@ use crate::contract::{due_after, ready_after};
 use crate::template::{Placeholders, plain, render};
 use crate::{
     AppliedBatch, BrokerOrders, Cancelled, CancelledLease, Checkpoints, ItemChange,
-    KEEP_OPERATIONS_FOR, NewOperation, Operation, OperationBatch, OperationKind, OperationState,
-    QueueIndex, Rejection, StartedOperation, StoreError,
+    KEEP_OPERATIONS_FOR, LONGEST_HOLD, NewOperation, Operation, OperationBatch, OperationKind,
+    OperationState, QueueIndex, Rejection, StartedOperation, StoreError,
 };
 
 const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
@@ -148,7 +148,12 @@ fn find_free(
     now: i64,
 ) -> Result<Option<Uuid>, StoreError> {
     let mut find = connection.prepare_cached(&section("find_free"))?;
-    bind(&mut find, 2, &[&now, &json(queues), &Token(&broker)])?;
+    let longest = due_after(now, LONGEST_HOLD);
+    bind(
+        &mut find,
+        2,
+        &[&now, &json(queues), &Token(&broker), &longest],
+    )?;
     let mut rows = find.raw_query();
     let Some(row) = rows.next()? else {
         return Ok(None);

@@ -19,7 +19,10 @@ use super::statement::{Token, bind, bind_key};
 use super::undone_by::UndoneBy;
 use super::write_context::WriteContext;
 use crate::contract::due_after;
-use crate::{LatestTime, Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn, StoreError};
+use crate::{
+    ArchiveCutoff, LatestTime, Problem, PurgePosition, PurgeStep, QueueIndex, RetentionTurn,
+    StoreError,
+};
 
 /// The most old rows of an archive that a step keeps because their deletion is refused. Rows behind more of them wait.
 const MAX_REFUSED: usize = 1_000;
@@ -118,15 +121,19 @@ pub(super) fn delete(
 pub(super) fn delete_archived(
     context: &WriteContext,
     queue: QueueIndex,
-    age: Duration,
+    cutoff: ArchiveCutoff,
     limit: usize,
-    latest: Option<LatestTime>,
     left_out: &LeftOut,
 ) -> Result<usize, StoreError> {
     let queue = context.queue(queue)?;
     let connection = &context.connection;
-    let now = LatestTime::limit(latest, context.now());
-    let before = now.saturating_sub(millis_rounded_up(age));
+    let before = match cutoff {
+        ArchiveCutoff::Age { age, latest } => {
+            let now = LatestTime::limit(latest, context.now());
+            now.saturating_sub(millis_rounded_up(age))
+        }
+        ArchiveCutoff::Time(time) => time,
+    };
     let archive = queue.sql.purge.archive(&queue.spec)?;
     let mut delete = connection.prepare_cached(&archive.delete)?;
     let mut deleted = 0;
@@ -183,14 +190,12 @@ fn find_archived(
     Ok(found)
 }
 
-/// Counts old rows of the archive. See [`Upkeep::count_old_archived`](crate::Upkeep::count_old_archived).
+/// Counts old rows of the archive. See [`Upkeep::count_archived`](crate::Upkeep::count_archived).
 pub(super) fn count_archived(
     connection: &Connection,
     queue: &QueueStatements,
-    age: Duration,
-    now: i64,
+    before: i64,
 ) -> Result<u64, StoreError> {
-    let before = now.saturating_sub(millis_rounded_up(age));
     let sql = &queue.sql.purge.archive(&queue.spec)?.count;
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, 5, &[&before])?;

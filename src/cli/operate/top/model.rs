@@ -9,7 +9,7 @@ use crate::cli::CommandError;
 use crate::cli::operate::admin::Admin;
 use crate::cli::output::std_duration;
 
-/// The maximum number of queues whose leases and failures are read at each look.
+/// The maximum number of queues whose leases, and of those whose failures are read at each look.
 const MAX_QUEUES: usize = 20;
 /// The number of leases of a queue among which the oldest are searched: those that expire first.
 const LEASES: i32 = 100;
@@ -53,15 +53,12 @@ impl Snapshot {
             ..Self::default()
         };
         let is_read = |queue: &&proto::QueueSummary| opened.is_none_or(|name| queue.queue == name);
-        let queues: Vec<_> = snapshot.queues.iter().filter(is_read).cloned().collect();
-        for queue in queues.into_iter().take(MAX_QUEUES) {
-            for (state, size, newest_first) in [
-                (ItemState::Leased, LEASES, false),
-                (ItemState::Dead, FAILURES, true),
-            ] {
-                if count_of(&queue, state).count == 0 {
-                    continue;
-                }
+        let queues: Vec<_> = snapshot.queues.iter().filter(is_read).collect();
+        for (state, size, newest_first) in [
+            (ItemState::Leased, LEASES, false),
+            (ItemState::Dead, FAILURES, true),
+        ] {
+            for queue in first_with(&queues, state) {
                 let request = proto::ListItemsRequest {
                     queue: queue.queue.clone(),
                     state: state.into(),
@@ -88,6 +85,28 @@ impl Snapshot {
             .sort_by_key(|failure| failure.age().unwrap_or(Duration::MAX));
         Ok(snapshot)
     }
+}
+
+/// Returns the queues that have items in a state, up to [`MAX_QUEUES`]: those with the oldest leases, or those that fail most often now.
+fn first_with<'a>(
+    queues: &[&'a proto::QueueSummary],
+    state: ItemState,
+) -> Vec<&'a proto::QueueSummary> {
+    let queues = queues.iter().copied();
+    let mut found: Vec<_> = queues
+        .filter(|queue| count_of(queue, state).count > 0)
+        .collect();
+    match state {
+        ItemState::Leased => {
+            found.sort_by_key(|queue| std::cmp::Reverse(std_duration(queue.oldest_lease)));
+        }
+        _ => found.sort_by(|one, other| {
+            let rate = |queue: &proto::QueueSummary| queue.rates.unwrap_or_default().failed;
+            rate(other).total_cmp(&rate(one))
+        }),
+    }
+    found.truncate(MAX_QUEUES);
+    found
 }
 
 /// Returns the count of a state.
@@ -232,6 +251,52 @@ impl Model {
         let next = place.unwrap_or(0).saturating_add_signed(step);
         if let Some(queue) = queues.get(next.min(queues.len().saturating_sub(1))) {
             self.selected.clone_from(&queue.queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 30 queues, of which those from `first` on have a lease and a dead item. The last one has the oldest lease, and fails most often.
+    fn queues(first: i32) -> Vec<proto::QueueSummary> {
+        let count = |state: ItemState| proto::StateCount {
+            state: state.into(),
+            count: 1,
+            ..proto::StateCount::default()
+        };
+        let queues = (0..30).map(|number: i32| {
+            let mut queue = proto::QueueSummary {
+                queue: format!("q{number:02}"),
+                ..proto::QueueSummary::default()
+            };
+            if number >= first {
+                queue.counts = vec![count(ItemState::Leased), count(ItemState::Dead)];
+                queue.oldest_lease = Some(prost_types::Duration {
+                    seconds: number.into(),
+                    nanos: 0,
+                });
+                queue.rates = Some(proto::QueueRates {
+                    failed: number.into(),
+                    ..proto::QueueRates::default()
+                });
+            }
+            queue
+        });
+        queues.collect()
+    }
+
+    #[test]
+    fn queues_without_items_take_no_place_of_those_with_items() {
+        for (first, found) in [(29, 1), (0, MAX_QUEUES)] {
+            let queues = queues(first);
+            let queues: Vec<_> = queues.iter().collect();
+            for state in [ItemState::Leased, ItemState::Dead] {
+                let shown = first_with(&queues, state);
+                assert_eq!(shown.len(), found);
+                assert_eq!(shown[0].queue, "q29");
+            }
         }
     }
 }
