@@ -146,7 +146,7 @@ pub(super) async fn begin(
         let placeholders = placeholders::of_table(queue, &table, &columns);
         let end_leases = EndLeases::new(queue, &table, &placeholders, fence);
         let ended = end_leases.run(connection).await?;
-        problems.extend(ended.problem(&queue.table.to_string()));
+        problems.extend(ended.problem(&queue.table));
         ended_leases.push((queue.name.clone(), ended.count));
     }
     if !problems.is_empty() {
