@@ -160,9 +160,9 @@ func call[Request proto.Message, Response any](
 	}
 }
 
-// waitAfterLock waits before entries are sent again that a lock has refused this often. It returns a *CallError if the wait does not
-// end before `until`, or the context's error.
-func (c *caller) waitAfterLock(ctx context.Context, rpc string, tries int, until time.Time) error {
+// pauseAfterLock returns the wait before entries are sent again that a lock has refused this often, or a *CallError if that does not
+// end in the time that is left.
+func (c *caller) pauseAfterLock(rpc string, tries int, left time.Duration) (time.Duration, error) {
 	wait := minBackoff
 	for i := 1; i < tries && wait < maxBackoff; i++ {
 		wait *= 2
@@ -170,12 +170,11 @@ func (c *caller) waitAfterLock(ctx context.Context, rpc string, tries int, until
 	wait = jitter(min(wait, maxBackoff))
 	const text = "another transaction has locked the row"
 	failure := &failure{code: codes.Unavailable, reason: "LOCKED", message: text, applied: appliedNo}
-	if !time.Now().Add(wait).Before(until) {
-		return failure.error(rpc)
+	if wait >= left {
+		return 0, failure.error(rpc)
 	}
 	c.onRetry(retry{rpc, failure, tries, wait})
-	sleep(ctx, wait)
-	return ctx.Err()
+	return wait, nil
 }
 
 // attempt sends a request once.

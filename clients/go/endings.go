@@ -19,6 +19,9 @@ type ending struct {
 	completion *pb.Completion
 	failure    *pb.Failure
 	release    *pb.Release
+	// tries counts the refusals because of a lock on the row. After one it is sent again from sendAt on.
+	tries  int
+	sendAt time.Time
 }
 
 func completed(lease *heldLease, result *Result) *ending {

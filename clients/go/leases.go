@@ -16,7 +16,7 @@ const (
 	phaseRunning   phase = iota // its handler runs
 	phaseEnded                  // its handler has ended, and the settling call was not sent yet
 	phaseSettling               // the settling call is in its first attempt: LEASE_LOST of a heartbeat means nothing
-	phaseResending              // the settling call is sent again: heartbeats keep the lease meanwhile
+	phaseResending              // it is sent again, or waits because the row is locked: heartbeats keep the lease
 	phaseDone                   // it is settled, lost or given up
 )
 

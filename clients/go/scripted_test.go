@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"net"
@@ -388,37 +387,66 @@ func TestRefusedFailureIsSentAgainWithoutTheRefusedField(t *testing.T) {
 	}
 }
 
-func TestSettlementOfALockedRowIsSentAgainAlone(t *testing.T) {
+func TestEndingsDoNotWaitForALockedRow(t *testing.T) {
 	broker := startScripted(t)
 	refusal := &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_LOCKED}
-	locked := &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refusal}
-	var sent []string
+	isLocked := true
 	broker.complete = func(_ context.Context, call int, request *pb.CompleteRequest) (*pb.CompleteResponse, error) {
-		text := fmt.Sprintf("%d %s %t", len(request.Completions), request.Completions[0].LeaseId, request.Next != nil)
-		sent = append(sent, text)
-		switch call {
-		case 1:
-			next := &pb.Lease{LeaseId: "lease-2", Item: &pb.Item{Key: "2"}, Attempt: 1, TimeLeft: durationpb.New(broker.timeLeft)}
-			return &pb.CompleteResponse{
-				Results: []*pb.SettleResult{locked}, Next: &pb.ClaimBatchResponse{Leases: []*pb.Lease{next}},
-			}, nil
-		case 2:
-			return &pb.CompleteResponse{Results: []*pb.SettleResult{locked}}, nil
-		default:
-			return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
+		response := &pb.CompleteResponse{}
+		wasLocked := isLocked
+		for _, completion := range request.Completions {
+			result := &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+			if completion.LeaseId == "lease-2" {
+				isLocked = false
+			} else if wasLocked {
+				result = &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refusal}
+			}
+			response.Results = append(response.Results, result)
 		}
+		if call == 1 {
+			next := &pb.Lease{LeaseId: "lease-2", Item: &pb.Item{Key: "2"}, Attempt: 1, TimeLeft: durationpb.New(broker.timeLeft)}
+			response.Next = &pb.ClaimBatchResponse{Leases: []*pb.Lease{next}}
+		}
+		return response, nil
 	}
-	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+	_, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
 	events.wait(leasebroker.EventCompleted, 2)
-	if err := worker.Stop(0); err != nil {
-		t.Fatal(err)
-	}
-	expected := []string{"1 lease-1 true", "1 lease-1 false", "1 lease-1 false", "1 lease-2 true"}
-	if !slices.Equal(sent, expected) {
-		t.Errorf("the calls are %q", sent)
+	if first := events.find(leasebroker.EventCompleted); first.Item.Key != "2" {
+		t.Errorf("item %s is completed first", first.Item.Key)
 	}
 	if events.counts[leasebroker.EventRefused] != 0 || events.find(leasebroker.EventRetry).Reason != "LOCKED" {
 		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestStopWaitsForALockedRow(t *testing.T) {
+	for name, unlocked := range map[string]int{"until it is unlocked": 3, "until the end of the stop": math.MaxInt} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := startScripted(t)
+			refusal := &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_LOCKED}
+			broker.complete = func(_ context.Context, call int, _ *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+				result := &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+				if call < unlocked {
+					result = &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refusal}
+				}
+				return &pb.CompleteResponse{Results: []*pb.SettleResult{result}}, nil
+			}
+			worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil })
+			events.wait(leasebroker.EventRetry, 1)
+			begun := time.Now()
+			if err := worker.Stop(0); err != nil {
+				t.Fatal(err)
+			}
+			events.settle()
+			expected := leasebroker.EventCompleted
+			if unlocked == math.MaxInt {
+				expected = leasebroker.EventUnknown
+			}
+			if events.counts[expected] != 1 || time.Since(begun) > 30*time.Second {
+				t.Errorf("the events after %s are %v", time.Since(begun), events.counts)
+			}
+		})
 	}
 }
 

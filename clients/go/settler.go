@@ -37,7 +37,8 @@ type settlement struct {
 
 // run settles until settledAll is set and no ending is left. When the context ends, it waits for no answer any more.
 func (s *settler) run(ctx context.Context) {
-	for s.waitForEndings() {
+	defer context.AfterFunc(ctx, s.look)()
+	for s.waitForEndings(ctx) {
 		s.gather()
 		parts, slots := s.take()
 		slots = s.settle(ctx, parts, slots)
@@ -48,16 +49,22 @@ func (s *settler) run(ctx context.Context) {
 	}
 }
 
-func (s *settler) waitForEndings() bool {
+// look makes the settler look for endings that it can send.
+func (s *settler) look() { s.state.update(s.state.endingsReady.Signal) }
+
+func (s *settler) waitForEndings(ctx context.Context) bool {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	for len(s.state.endings) == 0 {
-		if s.state.settledAll {
+	for {
+		s.state.requeueLocked(ctx.Err() != nil)
+		if len(s.state.endings) > 0 {
+			return true
+		}
+		if s.state.settledAll && len(s.state.locked) == 0 {
 			return false
 		}
 		s.state.endingsReady.Wait()
 	}
-	return true
 }
 
 // gather lets handlers that end at the same time share a call. If the handlers are long it waits, else it yields as long as that
@@ -112,28 +119,36 @@ func (s *settler) settle(ctx context.Context, parts [][]*ending, slots int) int 
 	}
 	var others sync.WaitGroup
 	for _, part := range parts[1:] {
-		others.Go(func() { s.settlePart(ctx, part, 0) })
+		others.Go(func() { s.send(ctx, part, 0, s.wayOf(part)) })
 	}
-	s.settlePart(ctx, parts[0], claimed)
+	s.send(ctx, parts[0], claimed, s.wayOf(parts[0]))
 	others.Wait()
 	return slots - claimed
 }
 
-// settlePart settles endings of one kind, and claims for `slots` slots. It sends the endings again whose rows are locked.
-func (s *settler) settlePart(ctx context.Context, part []*ending, slots int) {
-	locked := s.send(ctx, part, slots, s.wayOf(part))
-	for tries := 1; len(locked) > 0; tries++ {
-		s.state.update(func() { s.noteRetry(locked) })
-		if err := s.caller.waitAfterLock(ctx, locked[0].rpc(), tries, lastDeadline(s.state, locked)); err != nil {
-			s.state.update(func() { s.noteNoAnswer(locked, err) })
+// postpone sends endings whose rows are locked again after a pause, unless their leases end before.
+func (s *settler) postpone(locked []*ending) {
+	if len(locked) == 0 {
+		return
+	}
+	s.state.update(func() { s.noteRetry(locked) })
+	tries := 1 + slices.MinFunc(locked, func(a, b *ending) int { return a.tries - b.tries }).tries
+	wait, err := s.caller.pauseAfterLock(locked[0].rpc(), tries, lastDeadline(s.state, locked).Sub(s.state.now()))
+	s.state.update(func() {
+		if err != nil {
+			s.noteNoAnswer(locked, err)
 			return
 		}
-		locked = s.send(ctx, locked, 0, s.wayOf(locked))
-	}
+		for _, ending := range locked {
+			ending.tries, ending.sendAt = tries, s.state.now().Add(wait)
+		}
+		s.state.locked = append(s.state.locked, locked...)
+		time.AfterFunc(wait, s.look)
+	})
 }
 
-// send sends endings of one kind, and claims for `slots` slots. Returns the endings whose rows are locked.
-func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way) (locked []*ending) {
+// send sends endings of one kind, and claims for `slots` slots.
+func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way) {
 	var next *pb.NextClaim
 	if slots > 0 {
 		next = s.nextClaim(slots)
@@ -149,10 +164,13 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 		})
 		if refused.isAboutNext() {
 			// A poller claims for the slots, and takes the error of its own claim.
-			return s.send(ctx, group, 0, s.wayOf(group))
+			s.send(ctx, group, 0, s.wayOf(group))
+		} else {
+			s.sendAlone(ctx, group, refused, way)
 		}
-		return s.sendAlone(ctx, group, refused, way)
+		return
 	}
+	var locked []*ending
 	s.state.update(func() {
 		if err != nil {
 			if next != nil {
@@ -173,7 +191,7 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 	if refused != nil && refused.refusesCaller() {
 		s.onFatal(refused)
 	}
-	return locked
+	s.postpone(locked)
 }
 
 // claimFailed takes the error of a claim in `next`, as a poller takes that of its own claim. The slots wait for as long as the
@@ -195,21 +213,19 @@ func (s *settler) claimFailed(failure *failure, requestID string, slots int) {
 	time.AfterFunc(wait, func() { s.state.update(func() { s.state.returnSlots(slots) }) })
 }
 
-// sendAlone settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are
-// locked.
-func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError, way *way) (locked []*ending) {
+// sendAlone settles the endings of a refused call one by one, so that only the malformed one fails.
+func (s *settler) sendAlone(ctx context.Context, group []*ending, refused *CallError, way *way) {
 	if refused.Reason == "" {
 		const text = "a settlement is refused on the way to the broker: its items are settled one by one, or failed"
 		s.state.options.logger.Warn(text, "queue", s.state.options.queue, "items", len(group), "error", refused)
 	}
 	if len(group) == 1 {
 		s.state.update(func() { s.refuse(group[0], "", refused.Message) })
-		return nil
+		return
 	}
 	for i := range group {
-		locked = append(locked, s.send(ctx, group[i:i+1], 0, way.of(group[i:i+1]))...)
+		s.send(ctx, group[i:i+1], 0, way.of(group[i:i+1]))
 	}
-	return locked
 }
 
 // wayOf returns the judge of the attempts of a settlement.
@@ -366,14 +382,18 @@ func takeGroup(state *state) []*ending {
 		if len(group) > 0 && (len(group) == maxItemsPerCall || followUps > maxFollowUps || size > maxGroupBytes) {
 			break
 		}
+		// One whose row was locked may wait for the lock again, and others would wait with it.
+		if len(group) > 0 && (ending.lease.phase == phaseResending) != (group[0].lease.phase == phaseResending) {
+			break
+		}
 		taken++
 		switch {
-		case ending.lease.phase != phaseEnded:
+		case ending.lease.phase == phaseDone:
 			// The lease was lost while its ending waited.
 		case !state.now().Before(ending.lease.deadline):
 			state.lose(ending.lease, state.options.lostReason())
 		default:
-			ending.lease.phase = phaseSettling
+			ending.lease.phase = max(ending.lease.phase, phaseSettling)
 			group = append(group, ending)
 		}
 	}

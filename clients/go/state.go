@@ -47,6 +47,8 @@ type state struct {
 	runs      map[*run]struct{}
 	gathering gathering
 	endings   []*ending
+	// locked are endings whose rows are locked. They are queued again at their times.
+	locked []*ending
 	// settling is true while a group is being settled.
 	settling bool
 	stuck    int
@@ -239,6 +241,19 @@ func (s *state) settle(ending *ending) {
 		ending.setCheckpoint()
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
+	}
+}
+
+// requeueLocked queues endings again whose pause after a lock is over, or all.
+func (s *state) requeueLocked(all bool) {
+	locked := s.locked
+	s.locked = nil
+	for _, ending := range locked {
+		if all || !s.now().Before(ending.sendAt) {
+			s.endings = append(s.endings, ending)
+		} else {
+			s.locked = append(s.locked, ending)
+		}
 	}
 }
 

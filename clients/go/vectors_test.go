@@ -90,7 +90,7 @@ func newMachine(o vectorOptions) *machine {
 		m.act("start " + names(run))
 	}
 	m.keeper = &keeper{state: m.state, caller: &caller{}}
-	m.settler = &settler{state: m.state}
+	m.settler = &settler{state: m.state, caller: &caller{onRetry: func(retry) {}}}
 	return m
 }
 
@@ -222,6 +222,7 @@ func (m *machine) answer(step vectorStep) {
 		return
 	}
 	delete(m.calls, step.To)
+	var locked []*ending
 	state.update(func() {
 		if step.Event == "failed" {
 			m.settler.noteNoAnswer(call.group, errors.New("no answer"))
@@ -232,18 +233,15 @@ func (m *machine) answer(step vectorStep) {
 				outcome, _, refusal := outcomeOf(step.Outcomes[ending.lease.id])
 				message.results = append(message.results, &pb.SettleResult{Outcome: outcome, Refusal: refusal})
 			}
-			locked := m.settler.note(call.group, answer[settlement]{message: message, firstSentAt: call.sentAt, attempts: call.attempts})
+			locked = m.settler.note(call.group, answer[settlement]{message: message, firstSentAt: call.sentAt, attempts: call.attempts})
 			state.accept(m.messages(step.Next, step.TimeLeftMs), call.slots, m.now, m.now)
-			if len(locked) > 0 {
-				m.settler.noteRetry(locked)
-				m.send(locked, false)
-			}
 		}
 		if len(m.calls) == 0 {
 			state.settling = false
 			state.returnSlots(m.unclaimed)
 		}
 	})
+	m.settler.postpone(locked)
 }
 
 // outcomeOf reads an outcome, with its reason or its refusal.
@@ -280,6 +278,7 @@ func (m *machine) follow() time.Time {
 		slices.Sort(ids)
 		m.act("send heartbeat " + strings.Join(ids, " "))
 	}
+	m.state.requeueLocked(false)
 	if len(m.calls) == 0 && m.state.countEndings() > 0 {
 		parts, slots := m.settler.take()
 		m.unclaimed = slots

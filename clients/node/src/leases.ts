@@ -14,7 +14,7 @@ import type { Lease } from "./v1.js";
  * - done: its handler has returned. The ending waits while an earlier group is being settled.
  * - settling: the call that settles it is in its first attempt. No heartbeat is sent, and one that answers LEASE_LOST is ignored:
  *   the settlement can be the cause.
- * - resending: that call is being sent again. Heartbeats keep the lease.
+ * - resending: that call is sent again, or waits because the row is locked. Heartbeats keep the lease.
  * - ended: it was settled, lost or given up.
  */
 export type Phase = "waiting" | "running" | "done" | "settling" | "resending" | "ended";
@@ -35,6 +35,8 @@ export class HeldLease {
   lastAnswer: number;
   phase: Phase = "waiting";
   run: Run | null = null;
+  /** How often its ending was refused because the row is locked. */
+  tries = 0;
   /** The last checkpoint of the handler. */
   checkpoint: Uint8Array | null = null;
   /** True if `heartbeat_missed` was reported and no heartbeat has succeeded since. */

@@ -93,7 +93,7 @@ export class QueueWorker {
     state.cancelAll();
     await state.waitFor(() => state.runs.size === 0, CANCEL_GRACE);
     const left = state.leaveHandlers();
-    await state.waitFor(() => state.endings.length === 0 && !state.settling, state.settleUntil - now());
+    await state.waitFor(() => state.held.size === 0 && !state.settling, state.settleUntil - now());
     watchdog.close();
     await released;
     await abandoned.release({ forget: true, limit: state.settleUntil });

@@ -86,7 +86,7 @@ export class Settler {
       // A release has no `next`.
       const nextSlots = kind === "release" ? 0 : slots;
       slots -= nextSlots;
-      calls.push(this.#settle(kind, part, nextSlots));
+      calls.push(this.#send(kind, part, nextSlots));
     }
     state.freeSlots += slots;
     await Promise.all(calls);
@@ -94,19 +94,21 @@ export class Settler {
     state.changed();
   }
 
-  /** Settles the endings of one kind. Claims items for `slots` slots. Sends the endings again whose rows are locked. */
-  async #settle<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number): Promise<void> {
-    let locked = await this.#send(kind, group, slots);
-    for (let tries = 1; locked.length > 0; tries++) {
-      this.state.resend(locked);
-      try {
-        await this.caller.waitAfterLock(rpcs[kind].name, tries, this.#untilOf(locked));
-      } catch (error) {
-        this.#endUnknown(locked, error);
-        return;
-      }
-      locked = await this.#send(kind, locked, 0);
+  /** Queues endings again whose rows are locked, after a pause. Other endings do not wait for them. */
+  async #requeue(locked: readonly Ending[]): Promise<void> {
+    const { state } = this;
+    const [first] = locked;
+    if (first === undefined) return;
+    state.resend(locked);
+    const tries = 1 + Math.min(...locked.map(({ lease }) => lease.tries));
+    for (const { lease } of locked) lease.tries = tries;
+    try {
+      await this.caller.waitAfterLock(rpcs[first.kind].name, tries, this.#untilOf(locked));
+      state.endings.push(...locked);
+    } catch (error) {
+      this.#endUnknown(locked, error);
     }
+    state.changed();
   }
 
   /** Returns the time until which the endings are sent. */
@@ -118,11 +120,8 @@ export class Settler {
     return Math.min(lastDeadline(), state.settleUntil);
   }
 
-  /**
-   * Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. Returns the endings whose rows
-   * are locked.
-   */
-  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number, partOf?: Way): Promise<EndingOf<K>[]> {
+  /** Sends the endings of one kind until the last of their leases ends. Claims items for `slots` slots. */
+  async #send<K extends Kind>(kind: K, group: readonly EndingOf<K>[], slots: number, partOf?: Way): Promise<void> {
     const { state } = this;
     const leases = group.map((ending) => ending.lease);
     const next = slots > 0 ? this.#nextClaim(slots) : null;
@@ -139,20 +138,18 @@ export class Settler {
       givesUp: way.note,
     };
     let nextLeases: Lease[] = [];
-    let locked: EndingOf<K>[];
     let sentAt = now();
     try {
       const answer = await this.#call(kind, group, next, options);
       sentAt = answer.sentAt;
       checkCount(rpcs[kind].name, answer.message.results, group);
-      locked = this.#readResults(group, answer);
+      this.#readResults(group, answer);
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
       if (next !== null && !hasChangedNothing(error)) this.#abandon(next);
-      locked = await this.#readError(kind, group, error, way);
+      await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
-    return locked;
   }
 
   /** Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own. */
@@ -212,10 +209,10 @@ export class Settler {
     }
   }
 
-  /** Notes the outcome of each ending. Returns the endings whose rows are locked: they can be sent again as they are. */
-  #readResults<E extends Ending>(group: readonly E[], answer: Answer<Settled>): E[] {
+  /** Notes the outcome of each ending. */
+  #readResults(group: readonly Ending[], answer: Answer<Settled>): void {
     const { state } = this;
-    const locked: E[] = [];
+    const locked: Ending[] = [];
     for (const [index, ending] of group.entries()) {
       const { lease, kind } = ending;
       const result = answer.message.results[index];
@@ -235,15 +232,16 @@ export class Settler {
           this.#end(ending, "lost");
       }
     }
-    return locked;
+    void this.#requeue(locked);
   }
 
-  /** Acts on the error of a call. Returns the endings whose rows are locked, if it has sent some again. */
-  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<EndingOf<K>[]> {
+  /** Acts on the error of a call. */
+  async #readError<K extends Kind>(kind: K, group: readonly EndingOf<K>[], error: unknown, way: Way): Promise<void> {
     const { state } = this;
     if (error instanceof LeaseBrokerError && isRefusal(error) && error.field?.startsWith("next")) {
       // The claim is refused and not the endings. The poller's next claim meets the error itself.
-      return this.#send(kind, group, 0);
+      await this.#send(kind, group, 0);
+      return;
     }
     if (error instanceof LeaseBrokerError && (way.refuses || isRefusal(error))) {
       const [only] = group;
@@ -252,14 +250,12 @@ export class Settler {
         state.options.logger.warn(`${text}: ${group.length} items are settled one by one, or fail`, error);
       }
       // One ending of the group is refused, and the broker has applied none of them.
-      const locked: EndingOf<K>[] = [];
-      if (group.length > 1) for (const ending of group) locked.push(...(await this.#send(kind, [ending], 0, way)));
+      if (group.length > 1) for (const ending of group) await this.#send(kind, [ending], 0, way);
       else if (only !== undefined) state.settleInstead(only, { field: "", message: error.details });
-      return locked;
+      return;
     }
     this.#endUnknown(group, error);
     if (!(error instanceof LeaseBrokerError) || isFatal(error)) this.onFatal(error);
-    return [];
   }
 
   /** Gives up endings that will get no answer. */

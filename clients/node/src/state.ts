@@ -187,19 +187,23 @@ export class State {
     if (this.endings.push(ending) === 1) this.changed();
   }
 
-  /** Takes the endings that one call can carry, in the order in which the handlers ended. No heartbeat is sent for them. */
+  /** Takes the endings that one call can carry, in the order in which the handlers ended. No heartbeat is sent for new ones. */
   takeGroup(): Ending[] {
     const group: Ending[] = [];
     let followUps = 0;
     let bytes = 0;
     let taken = 0;
     for (const ending of this.endings) {
-      if (ending.lease.phase === "done") {
+      if (ending.lease.phase !== "ended") {
+        // One whose row was locked may wait for the lock again, and others would wait with it.
+        if (group[0] !== undefined && (ending.lease.phase === "resending") !== (group[0].lease.phase === "resending")) break;
         followUps += ending.kind === "complete" ? ending.message.followUps.length : 0;
         bytes += ending.size;
         if (group.length > 0 && (group.length === MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || bytes > MAX_BYTES_PER_CALL)) break;
-        ending.lease.phase = "settling";
-        this.parts.keeper.forget(ending.lease);
+        if (ending.lease.phase === "done") {
+          ending.lease.phase = "settling";
+          this.parts.keeper.forget(ending.lease);
+        }
         group.push(ending);
       }
       // Otherwise the lease was lost while the ending waited.

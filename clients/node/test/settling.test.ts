@@ -117,21 +117,35 @@ test("a refused group is settled one by one", async (t) => {
   assert.equal(journal.count("refused"), 1);
 });
 
-test("the settlement of a locked row is sent again alone", async (t) => {
-  const applied = { outcome: Outcome.APPLIED };
-  const locked = { outcome: Outcome.REFUSED, refusal: { reason: RefusalReason.LOCKED, message: "locked" } };
-  const partly = { message: { results: [locked, applied], next: { leases: [lease("c")] } } };
-  const script = { complete: [partly, { message: { results: [locked] } }, results(Outcome.APPLIED)] };
-  const both = together(2);
-  const handler: Handler = (item) => (item.key === "c" ? undefined : both());
-  const { server, journal } = await settle(t, [lease("a"), lease("b")], script, handler, (journal) =>
-    journal.waitFor("completed", 3),
-  );
-  const sent = server.of("Complete").map(({ request }) => request as CompleteRequest);
-  assert.deepEqual(sent.map(({ completions }) => completions.map(({ leaseId }) => leaseId)), [["a", "b"], ["a"], ["a"], ["c"]]);
-  assert.deepEqual(sent.map(({ next }) => next !== undefined), [true, false, false, true]);
-  assert.deepEqual(journal.of("retry").map(({ reason, attempt }) => [reason, attempt]), [["LOCKED", 1], ["LOCKED", 2]]);
+const locked = { outcome: Outcome.REFUSED, refusal: { reason: RefusalReason.LOCKED, message: "locked" } };
+
+test("endings do not wait for a locked row", async (t) => {
+  let isLocked = true;
+  const complete = (request: unknown) => {
+    const ids = (request as CompleteRequest).completions.map(({ leaseId }) => leaseId);
+    const results = ids.map((id) => (id === "a" && isLocked ? locked : { outcome: Outcome.APPLIED }));
+    if (ids.includes("b")) isLocked = false;
+    return { results };
+  };
+  let release: () => void = () => undefined;
+  const refused = new Promise<void>((resolve) => (release = resolve));
+  const handler: Handler = (item) => (item.key === "b" ? refused : undefined);
+  const { journal } = await settle(t, [lease("a"), lease("b")], { complete: [complete] }, handler, async (journal) => {
+    await journal.waitFor("retry");
+    release();
+    await journal.waitFor("completed", 2);
+  });
+  assert.deepEqual(journal.of("completed").map(({ key }) => key), ["b", "a"]);
+  assert.deepEqual([...new Set(journal.of("retry").map(({ reason }) => reason))], ["LOCKED"]);
   assert.equal(journal.count("refused"), 0);
+});
+
+test("a stop waits for a locked row", async (t) => {
+  const refused = { message: { results: [locked] } };
+  const script = { complete: [refused, refused, results(Outcome.APPLIED)] };
+  const { journal } = await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("retry"));
+  assert.deepEqual(journal.of("retry").map(({ reason, attempt }) => [reason, attempt]), [["LOCKED", 1], ["LOCKED", 2]]);
+  assert.equal(journal.count("completed"), 1);
 });
 
 test("a group whose next claim is refused is sent again without it", async (t) => {

@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 
 import { create, type DescMessage, type DescMethodUnary, type MessageShape } from "@bufbuild/protobuf";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 
 import { AbandonedClaims } from "../src/abandoned.js";
-import type { Answer, CallOptions, Caller } from "../src/calls.js";
+import { type Answer, Caller, type CallOptions } from "../src/calls.js";
 import { durationMessage, setClock } from "../src/clock.js";
 import { completed, failed, ofThrow, released } from "../src/endings.js";
 import { LeaseBrokerError } from "../src/errors.js";
@@ -84,6 +84,7 @@ const OUTCOMES: Record<string, Outcome> = {
   refused: Outcome.REFUSED,
   locked: Outcome.REFUSED,
 };
+mock.timers.enable({ apis: ["setTimeout"] });
 const LEFT_OUT = new Set<EventName>(["retry", "connected", "disconnected", "stopping", "stopped"]);
 
 /** A state machine with a clock that the test sets. */
@@ -131,7 +132,7 @@ class Machine {
       close: () => Promise.resolve(),
     });
     this.state.parts = { keeper, start: this.#start, watch, look };
-    const caller = { call: this.#call, waitAfterLock: () => Promise.resolve() } as unknown as Caller;
+    const caller = Object.assign(new Caller(null as never, null), { call: this.#call });
     const abandoned = new AbandonedClaims(options, { call: () => new Promise(() => undefined) } as unknown as Caller);
     const onFatal = (error: unknown) => assert.fail(String(error));
     this.poller = new Poller(this.state, caller, abandoned, new CallHealth(), onFatal);
@@ -184,9 +185,11 @@ class Machine {
   }
 
   async step(step: Step): Promise<number> {
+    const passed = step.at_ms - this.time;
     this.time = step.at_ms;
     this.actions = [];
-    await this.#apply(step);
+    this.#apply(step);
+    mock.timers.tick(passed);
     await flush();
     let wake = this.watchdog.wake();
     this.heartbeats.beat();
@@ -195,12 +198,11 @@ class Machine {
     return Math.min(wake, this.heartbeats.nextBeat);
   }
 
-  async #apply(step: Step): Promise<void> {
+  #apply(step: Step): void {
     const { state } = this;
     switch (step.event) {
       case "begin":
         this.poller.start(0);
-        await new Promise((resolve) => setTimeout(resolve, 5));
         break;
       case "claimed": {
         const message = create(ClaimBatchResponseSchema, { leases: leasesOf(step.leases, step.time_left_ms) });

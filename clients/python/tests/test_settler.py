@@ -158,21 +158,45 @@ def test_refused_failure_is_sent_again_without_the_refused_field(
     assert second.error_message == "Retry: again"
 
 
-def test_settlement_of_a_locked_row_is_sent_again_alone(server: ScriptedServer) -> None:
-    locked = v1.SettleResult(outcome=REFUSED, refusal=LOCKED)
-    partly = v1.CompleteResponse(results=[locked, v1.SettleResult(outcome=APPLIED)])
-    partly.next.leases.append(lease("3"))
+def test_endings_do_not_wait_for_a_locked_row(server: ScriptedServer) -> None:
+    refused, unlocked = threading.Event(), threading.Event()
+
+    def settle(request: v1.CompleteRequest, context: Any) -> v1.CompleteResponse:
+        answer = complete(request, context)
+        for entry, result in zip(request.completions, answer.results, strict=True):
+            if entry.lease_id == "lease-2":
+                unlocked.set()
+            elif not unlocked.is_set():
+                result.CopyFrom(v1.SettleResult(outcome=REFUSED, refusal=LOCKED))
+        return answer
+
+    def handler(item: Item) -> None:
+        if item.key == "2":
+            refused.wait(60)
+
+    def until(events: list[Event]) -> bool:
+        if "retry" in names(events):
+            refused.set()
+        return names(events).count("completed") == 2
+
     server.answer("ClaimBatch", *claims(lease("1"), lease("2")))
     server.answer("Heartbeat", extend)
-    server.answer("Complete", ok(partly), ok(v1.CompleteResponse(results=[locked])), complete)
-    events = work(server, lambda items: None, lambda events: names(events).count("completed") == 3, batch=2)
-    sent = [[c.lease_id[-1] for c in request.completions] for request in server.requests["Complete"]]
-    assert sent == [["1", "2"], ["1"], ["1"], ["3"]]
-    claimed = [request.HasField("next") for request in server.requests["Complete"]]
-    assert claimed == [True, False, False, True]
+    server.answer("Complete", settle)
+    events = work(server, handler, until, concurrency=2)
+    assert [event.key for event in events if event.name == "completed"] == ["2", "1"]
+    assert {event.details["reason"] for event in events if event.name == "retry"} == {"LOCKED"}
+    assert "refused" not in names(events)
+
+
+def test_stop_waits_for_a_locked_row(server: ScriptedServer) -> None:
+    locked = v1.CompleteResponse(results=[v1.SettleResult(outcome=REFUSED, refusal=LOCKED)])
+    server.answer("ClaimBatch", *claims(lease("1")))
+    server.answer("Heartbeat", extend)
+    server.answer("Complete", ok(locked), ok(locked), complete)
+    events = work(server, lambda item: None, lambda events: "retry" in names(events))
     retries = [(event.details["reason"], event.details["attempt"]) for event in events if event.name == "retry"]
     assert retries == [("LOCKED", 1), ("LOCKED", 2)]
-    assert "refused" not in names(events)
+    assert "completed" in names(events)
 
 
 def test_lock_that_outlasts_the_lease_leaves_the_item_unknown(server: ScriptedServer) -> None:

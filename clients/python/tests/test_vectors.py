@@ -168,6 +168,7 @@ class Machine:
         wake = self.keeper.look(self.time)
         self.keeper.send()
         if not self.settlements:
+            self.state.requeue_locked()
             for call in self.settler.take():
                 self.send(call)
             if not self.settlements:
@@ -248,10 +249,7 @@ class Machine:
         if "next" in step:
             message.next.leases.extend(leases(step["next"], step["time_left_ms"]))
         sent_at, attempts = self.sent_at.pop(id(call))
-        rest = self.settler.note_answer(call, Answer(message, self.time, attempts, sent_at))
-        if rest is not None:
-            self.settler.note_resent(rest)
-            self.send(rest)
+        self.settler.note_answer(call, Answer(message, self.time, attempts, sent_at))
         if not self.settlements:
             self.settler.finish()
 

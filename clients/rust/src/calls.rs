@@ -228,40 +228,6 @@ impl Caller {
         }
     }
 
-    /// Waits before entries are sent again that a lock has refused this often.
-    ///
-    /// # Errors
-    /// The wait does not end before the moment `until`.
-    pub(super) async fn wait_after_lock(
-        &self,
-        rpc: &'static str,
-        tries: u32,
-        until: Instant,
-    ) -> Result<(), CallError> {
-        let backoff = MIN_BACKOFF.saturating_mul(2_u32.saturating_pow(tries - 1));
-        let wait = backoff
-            .min(MAX_BACKOFF)
-            .mul_f64(rand::random_range(0.5..1.0));
-        let code = Code::Unavailable;
-        let failure = Failure {
-            reason: "LOCKED".to_owned(),
-            applied: Applied::No,
-            ..Failure::new(code, "another transaction has locked the row")
-        };
-        if until <= Instant::now() + wait {
-            return Err(failure.into_error(rpc));
-        }
-        let retried = RetriedCall {
-            rpc,
-            code,
-            attempt: tries,
-            wait,
-        };
-        (self.on_retry)(retried, &failure);
-        tokio::time::sleep(wait).await;
-        Ok(())
-    }
-
     /// Sends a request once. `fresh`: the broker has refused the token before.
     pub(super) async fn attempt<R: Rpc>(
         &self,
@@ -352,4 +318,12 @@ impl Caller {
         }
         Err(failure)
     }
+}
+
+/// Returns the pause before entries are sent again that a lock has refused this often.
+pub(super) fn pause_after_lock(tries: u32) -> Duration {
+    let backoff = MIN_BACKOFF.saturating_mul(2_u32.saturating_pow(tries - 1));
+    backoff
+        .min(MAX_BACKOFF)
+        .mul_f64(rand::random_range(0.5..1.0))
 }

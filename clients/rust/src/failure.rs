@@ -52,6 +52,15 @@ impl Failure {
         }
     }
 
+    /// Returns the failure of an entry whose row is locked.
+    pub(super) fn of_lock() -> Self {
+        Self {
+            reason: "LOCKED".to_owned(),
+            applied: Applied::No,
+            ..Self::new(Code::Unavailable, "another transaction has locked the row")
+        }
+    }
+
     /// Returns the failure of the claim in `next`.
     pub(super) fn of_next(error: proto::CallError) -> Self {
         let delay = error.retry_delay.map(Duration::try_from);

@@ -24,7 +24,7 @@ pub(super) enum Phase {
     Ended,
     /// The settling call is in its first attempt. A lost lease in a heartbeat means nothing.
     Settling,
-    /// The settling call is sent again. Heartbeats keep the lease meanwhile.
+    /// The settling call is sent again, or waits because the row is locked. Heartbeats keep the lease meanwhile.
     Resending,
 }
 
@@ -45,6 +45,8 @@ pub(super) struct HeldLease {
     pub(super) last_answer: Instant,
     /// True if no heartbeat was answered for half of the lease.
     pub(super) in_doubt: bool,
+    /// The number of refusals of its ending because the row is locked.
+    pub(super) tries: u32,
     /// The last checkpoint that the handler has saved. `saved` counts them. `stored` is the number of the last one that a
     /// heartbeat has stored.
     pub(super) checkpoint: Option<Vec<u8>>,
@@ -72,6 +74,7 @@ impl HeldLease {
             unconfirmed,
             last_answer: since,
             in_doubt: false,
+            tries: 0,
             checkpoint: None,
             saved: 0,
             stored: 0,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const LEASE: prost_types::Duration = prost_types::Duration {
 /// A broker that records its calls. The first claim gets up to two leases of 30 s. Later claims are never answered, or with an error.
 #[derive(Clone, Default)]
 struct Broker {
-    /// The errors of the first calls of Complete and Wake.
+    /// The errors of the first calls of Complete, Wake and `ReleaseClaims`.
     errors: Arc<Mutex<VecDeque<Status>>>,
     /// The errors of the claims after the first one.
     claim_errors: Arc<Mutex<VecDeque<Status>>>,
@@ -163,6 +164,7 @@ impl LeaseService for Broker {
             barrier.wait().await;
             barrier.wait().await;
         }
+        self.error()?;
         Ok(Response::new(proto::ReleaseClaimsResponse::default()))
     }
 
@@ -281,7 +283,6 @@ async fn endless_times_of_the_options_are_no_limits() {
     let broker = Broker::default();
     let worker = Worker::new(broker.serve().to_string(), "work")
         .concurrency(usize::MAX)
-        .wait(Duration::MAX)
         .lease(Duration::MAX)
         .time_limit(Duration::MAX)
         .stuck_after(Duration::MAX)
@@ -483,22 +484,61 @@ async fn max_items_counts_the_items_of_batches() {
 }
 
 #[tokio::test]
-async fn option_of_zero_is_refused() {
+async fn option_out_of_range_is_refused() {
     let worker = || Worker::new("127.0.0.1:1", "work");
-    for (name, worker) in [
-        ("concurrency", worker().concurrency(0)),
-        ("max_stuck", worker().max_stuck(0)),
-        ("stuck_after", worker().stuck_after(Duration::ZERO)),
-        ("lease", worker().lease(Duration::ZERO)),
-        ("time_limit", worker().time_limit(Duration::ZERO)),
+    for (problem, worker) in [
+        ("concurrency is 0", worker().concurrency(0)),
+        ("max_stuck is 0", worker().max_stuck(0)),
+        ("stuck_after is 0", worker().stuck_after(Duration::ZERO)),
+        ("lease is 0", worker().lease(Duration::ZERO)),
+        ("time_limit is 0", worker().time_limit(Duration::ZERO)),
+        ("wait is 61s", worker().wait(Duration::from_secs(61))),
     ] {
         let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
         let text = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(
-            text.starts_with(&format!("{name} is 0; it must be")),
+            text.starts_with(&format!("{problem}; it must be")),
             "{text}"
         );
     }
+}
+
+fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller {
+    let address = address.to_string();
+    let options = Arc::new(Options::new(address.clone(), "work".to_owned()));
+    let events = Arc::new(EventLog::new("work".to_owned(), None));
+    let state = Arc::new(State::new(options, events.clone(), Box::new(|_, _| {})));
+    state.lock().abandoned = claims.iter().map(|&id| id.to_owned()).collect();
+    let addresses = Addresses::parse(&address, Credentials::plaintext()).expect("an address");
+    Poller {
+        state,
+        caller: Caller {
+            transport: Arc::new(Transport::new(addresses)),
+            token: None,
+            on_attempt: Arc::new(|_| {}),
+            on_retry: Arc::new(|_, _| {}),
+        },
+        health: Arc::new(ConnectionHealth::new(events)),
+    }
+}
+
+#[tokio::test]
+async fn stop_warns_once_of_claims_that_are_not_released() {
+    let broker = Broker::default();
+    let refusals = vec![Status::permission_denied("no"); 2];
+    broker.errors.lock().expect("no panic").extend(refusals);
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let counter = warnings.clone();
+    let count = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        std::io::sink()
+    };
+    let subscriber = tracing_subscriber::fmt().with_writer(count).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let poller = poller_with_abandoned_claims(broker.serve(), &["a"]);
+    poller.release_abandoned(false).await;
+    poller.release_abandoned(true).await;
+    assert_eq!(warnings.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
@@ -508,22 +548,8 @@ async fn pollers_release_abandoned_claims_at_the_same_time() {
         releases: Some(barrier.clone()),
         ..Broker::default()
     };
-    let address = broker.serve().to_string();
-    let options = Arc::new(Options::new(address.clone(), "work".to_owned()));
-    let events = Arc::new(EventLog::new("work".to_owned(), None));
-    let state = Arc::new(State::new(options, events.clone(), Box::new(|_, _| {})));
-    state.lock().abandoned = vec!["a".to_owned(), "b".to_owned()];
-    let addresses = Addresses::parse(&address, Credentials::plaintext()).expect("an address");
-    let poller = Poller {
-        state: state.clone(),
-        caller: Caller {
-            transport: Arc::new(Transport::new(addresses)),
-            token: None,
-            on_attempt: Arc::new(|_| {}),
-            on_retry: Arc::new(|_, _| {}),
-        },
-        health: Arc::new(ConnectionHealth::new(events)),
-    };
+    let poller = poller_with_abandoned_claims(broker.serve(), &["a", "b"]);
+    let state = poller.state.clone();
     let releases = [poller.clone(), poller]
         .map(|poller| tokio::spawn(async move { poller.release_abandoned(true).await }));
     barrier.wait().await;

@@ -12,6 +12,7 @@ use super::middleware::Middleware;
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
 const MAX_WORKER_ID: usize = 128;
 const MAX_GROUPS: usize = 100;
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The largest number of claims that wait at the same time. Each is followed by another as soon as its items have arrived.
 const MAX_POLLERS: usize = 100;
 
@@ -86,6 +87,8 @@ impl Options {
         } else if self.groups.len() > MAX_GROUPS {
             let count = self.groups.len();
             format!("groups has {count} entries; it must have at most {MAX_GROUPS}")
+        } else if self.wait > MAX_WAIT {
+            format!("wait is {:?}; it must be at most 60 s", self.wait)
         } else if self.max_stuck == Some(0) {
             "max_stuck is 0; it must be at least 1".to_owned()
         } else {

@@ -10,7 +10,7 @@ use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
 use super::health::ConnectionHealth;
 use super::state::{Reserved, State};
-use super::values::{MAX_DURATION, after, duration_from_proto, duration_to_proto};
+use super::values::{after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
 
 /// Spreads the first claims of workers that start together.
@@ -92,7 +92,7 @@ impl Poller {
         let request_id = request.request_id.clone();
         let begun = Instant::now();
         let call_options = CallOptions {
-            attempt_timeout: Some(after_wait(options.wait)),
+            attempt_timeout: Some(options.wait + Duration::from_secs(5)),
             ..CallOptions::default()
         };
         let call = self.caller.call(request, call_options);
@@ -170,17 +170,13 @@ impl Poller {
         };
         match self.caller.call(request, options).await {
             Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
-            Ok(_) => {}
-            Err(error) => {
+            Err(error) if forget => {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");
             }
+            // They are released again.
+            _ => {}
         }
     }
-}
-
-/// Returns the time of an attempt of a claim that waits.
-fn after_wait(wait: Duration) -> Duration {
-    wait.min(MAX_DURATION) + Duration::from_secs(5)
 }
 
 pub(super) fn warn_of_too_large(state: &State, items: &[proto::TooLargeItem]) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, join_all};
 use uuid::Uuid;
 
-use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF};
+use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF, pause_after_lock};
 use super::endings::{Ending, EndingMessage};
 use super::errors::{Applied, CallError};
 use super::events::{Event, EventName, RetriedCall};
@@ -76,7 +76,7 @@ impl Settler {
             join_all(
                 parts
                     .into_iter()
-                    .map(|(reserved, part)| self.settle(part, reserved)),
+                    .map(|(reserved, part)| self.send(Way::of(&part), part, reserved)),
             )
             .await;
             self.state.update(|shared| end_group(shared, unused));
@@ -86,16 +86,22 @@ impl Settler {
     /// Returns false if no ending follows.
     async fn wait_for_endings(&self) -> bool {
         loop {
-            {
-                let shared = self.state.lock();
+            let next = {
+                let mut shared = self.state.lock();
+                let next = shared.requeue_locked();
                 if !shared.endings.is_empty() {
                     return true;
                 }
-                if shared.settled_all {
+                if shared.settled_all && next.is_none() {
                     return false;
                 }
+                next
+            };
+            let ready = self.state.signals.endings_ready.notified();
+            match next {
+                Some(at) => drop(tokio::time::timeout_at(at.into(), ready).await),
+                None => ready.await,
             }
-            self.state.signals.endings_ready.notified().await;
         }
     }
 
@@ -123,32 +129,8 @@ impl Settler {
         }
     }
 
-    /// Settles endings of one kind, and claims for the slots. The endings whose rows are locked are sent again.
-    async fn settle(&self, group: Vec<Ending>, reserved: Reserved) {
-        let mut locked = self.send(Way::of(&group), group, reserved).await;
-        let mut tries = 0;
-        while let Some(first) = locked.first() {
-            tries += 1;
-            self.keep_leases(&locked);
-            let (rpc, until) = (first.message.rpc(), last_deadline(&self.state, &locked));
-            if let Err(error) = self.caller.wait_after_lock(rpc, tries, until).await {
-                return self
-                    .state
-                    .update(|shared| note_no_answer(shared, &locked, &error.to_string()));
-            }
-            locked = self
-                .send(Way::of(&locked), locked, Reserved::default())
-                .await;
-        }
-    }
-
-    /// Sends endings of one kind, and claims for the slots. Returns the endings whose rows are locked.
-    fn send(
-        &self,
-        mut way: Way,
-        group: Vec<Ending>,
-        reserved: Reserved,
-    ) -> BoxFuture<'_, Vec<Ending>> {
+    /// Sends endings of one kind, and claims for the slots.
+    fn send(&self, mut way: Way, group: Vec<Ending>, reserved: Reserved) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
@@ -158,19 +140,21 @@ impl Settler {
                     let resent = times.attempts > 1;
                     let first_sent_at = times.first_sent_at;
                     let settlement = answer.message;
-                    let locked = self.state.update(|shared| {
+                    let postponed = self.state.update(|shared| {
                         let resent_since = resent.then_some(first_sent_at);
                         note_results(shared, group, &settlement.results, resent_since)
                     });
+                    if let Some(retried) = postponed {
+                        self.state.signals.clock.notify_one();
+                        (self.caller.on_retry)(retried, &Failure::of_lock());
+                    }
                     if let Some(error) = settlement.next_error {
                         let failure = Failure::of_next(error);
-                        self.note_next_failure(failure, reserved, request_id);
-                        return locked;
+                        return self.note_next_failure(failure, reserved, request_id);
                     }
                     let next = settlement.next.unwrap_or_default();
                     warn_of_too_large(&self.state, &next.too_large);
-                    self.state.accept(next.leases, reserved, times);
-                    return locked;
+                    return self.state.accept(next.leases, reserved, times);
                 }
                 Err(error) => error,
             };
@@ -193,12 +177,11 @@ impl Settler {
             if error.refuses_caller() {
                 (self.on_fatal)(error);
             }
-            Vec::new()
         })
     }
 
-    /// Settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are locked.
-    async fn send_alone(&self, way: &Way, group: Vec<Ending>, error: &CallError) -> Vec<Ending> {
+    /// Settles the endings of a refused call one by one, so that only the malformed one fails.
+    async fn send_alone(&self, way: &Way, group: Vec<Ending>, error: &CallError) {
         if error.reason.is_empty() {
             let (queue, items) = (&self.state.options.queue, group.len());
             tracing::warn!(
@@ -209,16 +192,14 @@ impl Settler {
             );
         }
         if let [ending] = &*group {
-            self.state
+            return self
+                .state
                 .update(|shared| refuse(shared, ending, "", &error.message));
-            return Vec::new();
         }
-        let mut locked = Vec::new();
         for ending in group {
             let way = way.of_part(&ending);
-            locked.extend(self.send(way, vec![ending], Reserved::default()).await);
+            self.send(way, vec![ending], Reserved::default()).await;
         }
-        locked
     }
 
     /// Keeps the leases of a settlement that is sent again: this may take a while.
@@ -263,7 +244,7 @@ impl Settler {
         group: &[Ending],
         next: Option<proto::NextClaim>,
     ) -> Result<Answer<Settlement>, CallError> {
-        let until = || last_deadline(&self.state, group);
+        let until = || last_deadline(&self.state.lock(), group);
         let on_retry = || self.keep_leases(group);
         let way = Mutex::new(way);
         let gives_up = |failure: &Failure| {
@@ -393,14 +374,14 @@ pub(super) fn note_no_answer(shared: &mut Shared, group: &[Ending], error: &str)
     }
 }
 
-/// Notes the outcomes of endings. Returns those whose rows are locked: the same ending can be sent again. `resent_since`: the
+/// Notes the outcomes of endings. Returns the pause of those whose rows are locked, if they are sent again. `resent_since`: the
 /// moment of the first attempt of a call that was sent again.
 pub(super) fn note_results(
     shared: &mut Shared,
     group: Vec<Ending>,
     results: &[proto::SettleResult],
     resent_since: Option<Instant>,
-) -> Vec<Ending> {
+) -> Option<RetriedCall> {
     let mut locked = Vec::new();
     for (ending, result) in group.into_iter().zip(results) {
         let refusal = result.refusal.as_ref();
@@ -410,7 +391,34 @@ pub(super) fn note_results(
             note_result(shared, &ending, result, resent_since);
         }
     }
-    locked
+    postpone(shared, locked)
+}
+
+/// Sends endings whose rows are locked again after a pause. `None`: their leases end before.
+fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
+    let rpc = locked.first()?.message.rpc();
+    note_retry(shared, &locked);
+    let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
+    let tries = 1 + held.map(|lease| lease.tries).min()?;
+    let failure = Failure::of_lock();
+    let (code, wait) = (failure.code, pause_after_lock(tries));
+    let at = (shared.clock)() + wait;
+    if last_deadline(shared, &locked) <= at {
+        note_no_answer(shared, &locked, &failure.into_error(rpc).to_string());
+        return None;
+    }
+    for ending in locked {
+        if let Some(lease) = shared.held.get_mut(&ending.lease) {
+            lease.tries = tries;
+            shared.locked.push((at, ending));
+        }
+    }
+    Some(RetriedCall {
+        rpc,
+        code,
+        attempt: tries,
+        wait,
+    })
 }
 
 /// Notes an outcome that is final.
@@ -489,13 +497,18 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     let mut group = Vec::with_capacity(shared.endings.len().min(MAX_ITEMS_PER_CALL));
     let (mut follow_ups, mut size) = (0, 0);
     let now = (shared.clock)();
+    let mut is_resent = false;
     while let Some(ending) = shared.endings.front_mut() {
+        let mut differs = false;
         if let Some(lease) = shared.held.get(&ending.lease) {
             ending.set_lease(&lease.id, lease.checkpoint.as_ref());
+            // One whose row was locked may wait for the lock again, and others would wait with it.
+            differs = is_resent != (lease.phase == Phase::Resending);
         }
         follow_ups += ending.follow_ups();
         size += ending.size();
-        let is_full = group.len() == MAX_ITEMS_PER_CALL
+        let is_full = differs
+            || group.len() == MAX_ITEMS_PER_CALL
             || follow_ups > MAX_FOLLOW_UPS
             || size > MAX_GROUP_BYTES;
         if is_full && !group.is_empty() {
@@ -509,7 +522,10 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
             continue;
         };
         if now < lease.deadline {
-            lease.phase = Phase::Settling;
+            is_resent = lease.phase == Phase::Resending;
+            if !is_resent {
+                lease.phase = Phase::Settling;
+            }
             group.push(ending);
         } else {
             shared.lose(ending.lease, shared.options.lost_reason());
@@ -518,8 +534,7 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     group
 }
 
-fn last_deadline(state: &State, group: &[Ending]) -> Instant {
-    let shared = state.lock();
+fn last_deadline(shared: &Shared, group: &[Ending]) -> Instant {
     let held = group
         .iter()
         .filter_map(|ending| shared.held.get(&ending.lease));

@@ -73,6 +73,8 @@ pub(super) struct Shared {
     pub(super) runs: BTreeMap<RunNumber, Run>,
     pub(super) gathering: Gathering,
     pub(super) endings: VecDeque<Ending>,
+    /// Endings whose rows are locked, with the moments from which they are sent again.
+    pub(super) locked: Vec<(Instant, Ending)>,
     /// True while a group is being settled.
     pub(super) settling: bool,
     pub(super) stuck: usize,
@@ -138,6 +140,7 @@ impl State {
             runs: BTreeMap::new(),
             gathering: Gathering::new(options.concurrency),
             endings: VecDeque::new(),
+            locked: Vec::new(),
             settling: false,
             stuck: 0,
             claims: Claims::Open,
@@ -457,6 +460,14 @@ impl Shared {
             self.endings.push_back(ending);
             self.signals.endings_ready.notify_one();
         }
+    }
+
+    /// Queues endings again whose pause after a lock is over. Returns the end of the next pause.
+    pub(super) fn requeue_locked(&mut self) -> Option<Instant> {
+        let now = (self.clock)();
+        let due = self.locked.extract_if(.., |(at, _)| *at <= now);
+        self.endings.extend(due.map(|(_, ending)| ending));
+        self.locked.iter().map(|(at, _)| *at).min()
     }
 
     /// Drops a lease that was lost, and cancels its handler if it has no other lease.

@@ -295,7 +295,6 @@ impl Machine {
             self.state
                 .update(|shared| settler::note_no_answer(shared, &call.group, "no answer"));
         }
-        let mut locked = Vec::new();
         if step["event"] == "answer" {
             let result = |ending: &Ending| {
                 let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
@@ -309,17 +308,10 @@ impl Machine {
             };
             let results: Vec<_> = call.group.iter().map(result).collect();
             let since = call.is_resent.then_some(call.sent_at);
-            locked = self
-                .state
+            self.state
                 .update(|shared| settler::note_results(shared, call.group, &results, since));
         }
         self.accept(&step["next"], &step["time_left_ms"], call.reserved, now());
-        if !locked.is_empty() {
-            self.state
-                .update(|shared| settler::note_retry(shared, &locked));
-            let action = self.send(locked, Reserved::default());
-            self.reported.lock().expect("a lock").push(action);
-        }
         if self.calls.is_empty() {
             self.state
                 .update(|shared| settler::end_group(shared, self.unclaimed));
@@ -337,6 +329,7 @@ impl Machine {
             actions.push(format!("send heartbeat {}", sorted(ids.collect())));
             self.heartbeats.push((heartbeat, now()));
         }
+        self.state.lock().requeue_locked();
         if self.calls.is_empty() && !self.state.lock().endings.is_empty() {
             let (parts, unclaimed) = self.state.update(settler::take);
             self.unclaimed = unclaimed;

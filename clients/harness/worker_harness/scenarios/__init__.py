@@ -17,6 +17,7 @@ from worker_harness.scenarios import (
     hosts_that_move,
     late_stop,
     lease_lost,
+    locked_row,
     long_poll,
     lost_claim_replies,
     lost_complete_replies,
@@ -73,4 +74,5 @@ SCENARIOS = {
     24: Scenario("rejected starts", rejected_starts.run),
     25: Scenario("raising callbacks", raising_callbacks.run),
     26: Scenario("poison", poison.run),
+    27: Scenario("locked row", locked_row.run),
 }

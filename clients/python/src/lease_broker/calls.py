@@ -262,15 +262,15 @@ class Caller:
         self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
         return pause
 
-    def pause_after_lock(self, rpc: str, tries: int, until: float) -> float:
+    def pause_after_lock(self, rpc: str, tries: int, left: float) -> float:
         """Returns the seconds to wait before entries are sent again that a lock has refused `tries` times.
 
-        Raises `LeaseBrokerError` if the pause does not end before the moment `until`.
+        Raises `LeaseBrokerError` if the pause does not end within `left` seconds.
         """
         text = "another transaction has locked the row"
         failure = CallFailure(grpc.StatusCode.UNAVAILABLE, "LOCKED", text, None, applied="no")
         pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _MAX_WAIT) * random.uniform(0.5, 1.0)
-        if time.monotonic() + pause >= until:
+        if pause >= left:
             raise as_error(rpc, failure)
         self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, tries, pause))
         return pause

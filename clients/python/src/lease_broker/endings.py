@@ -19,13 +19,15 @@ Rpc = Literal["Complete", "Fail", "Release"]
 class Ending:
     """How an item ends: the rpc that settles its lease, and the entry of the request."""
 
-    __slots__ = ("lease", "message", "rpc")
+    __slots__ = ("lease", "message", "rpc", "tries")
 
     def __init__(self, lease: HeldLease, rpc: Rpc, message: Any = None) -> None:
         self.lease = lease
         self.rpc: Rpc = rpc
         self.message = message
         """A v1.Completion, v1.Failure or v1.Release. None: a completion without additions."""
+        self.tries = 0
+        """How often the broker has refused it because the row is locked."""
 
     @property
     def follow_ups(self) -> int:

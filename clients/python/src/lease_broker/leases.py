@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 WAITING, RUNNING, DONE, SETTLING, RESENDING, ENDED = range(6)
 """WAITING: its handler has not begun. RUNNING: its handler runs. DONE: its handler has returned, and the ending waits
 while an earlier group is being settled. SETTLING: the call that settles it is in its first attempt; a heartbeat that
-finds the lease lost means nothing. RESENDING: that call is being sent again, and heartbeats keep the lease. ENDED: it
-is settled, lost or dropped."""
+finds the lease lost means nothing. RESENDING: that call is sent again, or waits because the row is locked, and
+heartbeats keep the lease. ENDED: it is settled, lost or dropped."""
 
 
 class HeldLease:

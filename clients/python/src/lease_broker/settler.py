@@ -47,8 +47,6 @@ class Settlement:
     group: list[Ending]
     slots: int
     request: Any
-    locked: int = 0
-    """The number of answers that have refused these endings because their rows are locked."""
 
     def ends_at(self, state: State) -> float:
         """Returns the moment after which the call is not sent again."""
@@ -102,13 +100,16 @@ class Settler:
             thread.join()
 
     def _wait_for_endings(self) -> bool:
-        with self._state.lock:
-            while not self._state.endings:
-                if self._closed:
+        state = self._state
+        with state.lock:
+            while True:
+                rest = state.requeue_locked()
+                if state.endings:
+                    return True
+                if self._closed and rest is None:
                     return False
-                self._state.settler_waits = True
-                self._state.endings_ready.wait()
-            return True
+                state.settler_waits = True
+                state.endings_ready.wait(rest)
 
     def take(self) -> list[Settlement]:
         """Takes endings from the state. Returns one call for each kind of ending. The first one claims items."""
@@ -154,29 +155,16 @@ class Settler:
         return Settlement(rpc, group, slots, request)
 
     def _send(self, call: Settlement, way: Way | None = None) -> None:
-        """Sends a call. Sends the endings again whose rows are locked.
-
-        An error that it does not expect stops the worker, and its leases are not kept.
-        """
+        """Sends a call. An error that it does not expect stops the worker, and its leases are not kept."""
         try:
-            rest = self._send_until_the_end(call, way or self._way_of(call))
-            while rest is not None:
-                call = rest
-                self.note_resent(call)
-                time.sleep(self._caller.pause_after_lock(call.rpc, call.locked, call.ends_at(self._state)))
-                rest = self._send_until_the_end(call, self._way_of(call))
-        except LeaseBrokerError as error:
-            self.note_error(call, error)
+            self._send_until_the_end(call, way or Way(self._state, [ending.lease for ending in call.group]))
         except Exception as error:
             self._state.options.logger.exception("a settlement has failed")
             self.note_error(call, LeaseBrokerError(call.rpc, "UNKNOWN", None, repr(error)))
             self._on_fatal(error)
 
-    def _way_of(self, call: Settlement) -> Way:
-        return Way(self._state, [ending.lease for ending in call.group])
-
-    def _send_until_the_end(self, call: Settlement, way: Way) -> Settlement | None:
-        """Sends a call until the last of its leases ends. Returns a call for the endings whose rows are locked."""
+    def _send_until_the_end(self, call: Settlement, way: Way) -> None:
+        """Sends a call until the last of its leases ends."""
         state, group = self._state, call.group
         # A connection that has died is noticed while there is time for a retry.
         timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
@@ -200,8 +188,8 @@ class Settler:
                 self._send_alone(call, error, way)
             else:
                 self.note_error(call, error)
-            return None
-        return self.note_answer(call, answer)
+        else:
+            self.note_answer(call, answer)
 
     def _send_alone(self, call: Settlement, error: LeaseBrokerError, way: Way) -> None:
         """Settles the endings of a refused call one by one, so that only the refused one fails."""
@@ -227,11 +215,8 @@ class Settler:
             state.next_beat = 0
             state.clock.notify()
 
-    def note_answer(self, call: Settlement, answer: Answer) -> Settlement | None:
-        """Notes the outcome of each ending, and starts handlers for the next items.
-
-        Returns a call for the endings whose rows are locked. None: there are none.
-        """
+    def note_answer(self, call: Settlement, answer: Answer) -> None:
+        """Notes the outcome of each ending, and starts handlers for the next items."""
         state, message = self._state, answer.message
         completed, locked = [], []
         applied = _RPCS[call.rpc][2]
@@ -258,11 +243,23 @@ class Settler:
                     self._note_failed_claim(call, message.next_error)
                 state.note_too_large(message.next.too_large)
                 state.accept(message.next.leases, call.slots, answer.sent_at)
-        if not locked:
-            return None
-        rest = self._settlement(call.rpc, locked, 0)
-        rest.locked = call.locked + 1
-        return rest
+        if locked:
+            self._postpone(Settlement(call.rpc, locked, 0, None))
+
+    def _postpone(self, call: Settlement) -> None:
+        """Sends endings whose rows are locked again after a pause, unless their leases end before."""
+        state, group = self._state, call.group
+        self.note_resent(call)
+        tries = 1 + min(ending.tries for ending in group)
+        try:
+            pause = self._caller.pause_after_lock(call.rpc, tries, call.ends_at(state) - state.now())
+        except LeaseBrokerError as error:
+            self.note_error(call, error)
+            return
+        with state.lock:
+            for ending in group:
+                ending.tries = tries
+                state.locked.append((state.now() + pause, ending))
 
     def _note_failed_claim(self, call: Settlement, error: v1.CallError) -> None:
         """The next claim waits as after an error of its own."""

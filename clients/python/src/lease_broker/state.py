@@ -59,6 +59,8 @@ class State:
         self.runs: set[Context] = set()
         self.gathering = Gathering(options.concurrency)
         self.endings: deque[Ending] = deque()
+        self.locked: list[tuple[float, Ending]] = []
+        """Endings whose rows are locked, with the moments from which they are sent again."""
         self.unsettled = 0
         """The number of endings that the settler has taken and not settled."""
         self.stuck = 0
@@ -198,6 +200,13 @@ class State:
         self.settler_waits = False
         self.endings_ready.notify()
 
+    def requeue_locked(self) -> float | None:
+        """Queues endings again whose pause after a lock is over. Returns the seconds until the next one, or None."""
+        now = self.now()
+        self.endings.extend(ending for at, ending in self.locked if at <= now)
+        self.locked = [(at, ending) for at, ending in self.locked if at > now]
+        return min((at - now for at, _ in self.locked), default=None)
+
     def take_group(self) -> list[Ending]:
         """Takes the endings that one call can carry, in the order in which the handlers ended."""
         group: list[Ending] = []
@@ -206,15 +215,17 @@ class State:
         while waiting and len(group) < MAX_ITEMS:
             ending = waiting[0]
             lease = ending.lease
-            if lease.phase == DONE:
+            if lease.phase != ENDED:
                 if ending.message is None:
                     size += len(lease.id) + _PLAIN_SIZE
                 else:
                     follow_ups += ending.follow_ups
                     size += ending.message.ByteSize()
-                if group and (follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
+                # One whose row was locked may wait for the lock again, and others would wait with it.
+                differs = group and (lease.phase == RESENDING) != (group[0].lease.phase == RESENDING)
+                if group and (differs or follow_ups > _MAX_FOLLOW_UPS or size > MAX_BYTES):
                     break
-                lease.phase = SETTLING
+                lease.phase = max(lease.phase, SETTLING)
                 group.append(ending)
             # Otherwise the lease was lost while the ending waited.
             waiting.popleft()

@@ -202,12 +202,11 @@ class Caller {
   }
 
   /**
-   * Waits before entries are sent again that a lock has refused this often.
+   * Returns the wait before entries are sent again that a lock has refused this often.
    *
-   * @throws LeaseBrokerException if the wait does not end before `until`, or if the thread was interrupted
-   * @throws Abort.Aborted if it was aborted
+   * @throws LeaseBrokerException if the wait does not end before `until`
    */
-  void waitAfterLock(String rpc, int tries, long until, Abort abort) {
+  long pauseAfterLock(String rpc, int tries, long until) {
     long backoff = MIN_BACKOFF;
     for (int i = 1; i < tries; i++) {
       backoff = Math.min(backoff * 2, MAX_BACKOFF);
@@ -217,12 +216,7 @@ class Caller {
       throw new LeaseBrokerException(rpc, Failure.OF_LOCK);
     }
     noteRetry(rpc, Failure.OF_LOCK, tries, wait);
-    try {
-      abort.sleep(wait);
-    } catch (InterruptedException interrupted) {
-      Thread.currentThread().interrupt();
-      throw new LeaseBrokerException(rpc, Failure.OF_LOCK);
-    }
+    return wait;
   }
 
   /** Returns the wait before the first retry of a failure for which the broker asks for none. */

@@ -13,7 +13,7 @@ final class HeldLease {
     ENDED,
     /** The settling call is in its first attempt: LEASE_LOST of a heartbeat means nothing. */
     SETTLING,
-    /** The settling call is sent again: heartbeats keep the lease meanwhile. */
+    /** The settling call is sent again, or waits because the row is locked: heartbeats keep the lease meanwhile. */
     RESENDING,
     /** It is settled, lost or given up. */
     DONE
@@ -40,6 +40,11 @@ final class HeldLease {
   long lastAnswer;
 
   boolean inDoubt;
+
+  /** The number of refusals of its ending because of a lock on the row. After one it is sent again from `sendAt` on. */
+  int tries;
+
+  long sendAt;
 
   /** The last checkpoint that the handler has saved, or null. */
   ByteString checkpoint;
@@ -74,6 +79,10 @@ final class HeldLease {
     lastAnswer = Math.max(lastAnswer, sentAt);
     duration = Math.max(duration, timeLeft);
     inDoubt = false;
+  }
+
+  boolean isResent() {
+    return phase == Phase.RESENDING;
   }
 
   boolean wantsHeartbeat() {

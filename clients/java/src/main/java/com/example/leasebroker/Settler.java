@@ -58,6 +58,12 @@ final class Settler {
   /** Makes the settler wait for no answer any more. */
   void giveUp() {
     abort.cancel();
+    look();
+  }
+
+  /** Makes the settler look for endings that it can send. */
+  private void look() {
+    state.update(state.endingsReady::signal);
   }
 
   /** Settles until `settledAll` is set and no ending is left. */
@@ -67,8 +73,8 @@ final class Settler {
       List<Call> settling = take();
       if (!settling.isEmpty()) {
         List<CompletableFuture<Void>> others =
-            settling.stream().skip(1).map(call -> CompletableFuture.runAsync(() -> settle(call), executor)).toList();
-        settle(settling.get(0));
+            settling.stream().skip(1).map(call -> CompletableFuture.runAsync(() -> send(call), executor)).toList();
+        send(settling.get(0));
         others.forEach(CompletableFuture::join);
       }
       finish();
@@ -86,13 +92,16 @@ final class Settler {
   private boolean waitForEndings() {
     return state.read(
         () -> {
-          while (state.endings.isEmpty()) {
-            if (state.settledAll) {
+          while (true) {
+            state.requeueLocked(abort.isCancelled());
+            if (!state.endings.isEmpty()) {
+              return true;
+            }
+            if (state.settledAll && state.locked.isEmpty()) {
               return false;
             }
             state.endingsReady.awaitUninterruptibly();
           }
-          return true;
         });
   }
 
@@ -108,15 +117,21 @@ final class Settler {
       if (!group.isEmpty() && (group.size() == Options.MAX_ITEMS_PER_CALL || followUps > MAX_FOLLOW_UPS || size > MAX_GROUP_BYTES)) {
         return;
       }
-      state.endings.remove();
       HeldLease lease = ending.lease();
-      if (lease.phase != HeldLease.Phase.ENDED) {
+      // One whose row was locked may wait for the lock again, and others would wait with it.
+      if (!group.isEmpty() && lease.isResent() != group.get(0).lease().isResent()) {
+        return;
+      }
+      state.endings.remove();
+      if (lease.phase == HeldLease.Phase.DONE) {
         continue; // The lease was lost while its ending waited.
       }
       if (now >= lease.deadline) {
         state.lose(lease, state.endedReason());
       } else {
-        lease.phase = HeldLease.Phase.SETTLING;
+        if (lease.phase == HeldLease.Phase.ENDED) {
+          lease.phase = HeldLease.Phase.SETTLING;
+        }
         group.add(ending);
       }
     }
@@ -153,41 +168,46 @@ final class Settler {
         });
   }
 
-  /** Settles the endings of a call. Sends those again whose rows are locked. */
-  private void settle(Call call) {
-    List<Ending> locked = send(call);
-    for (int tries = 1; !locked.isEmpty(); tries++) {
-      keepLeases(locked);
-      Call again = new Call(locked, 0, null, new Way(state, locked));
-      try {
-        caller.waitAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked), abort);
-      } catch (LeaseBrokerException error) {
-        giveUp(again, error.getMessage());
-        return;
-      } catch (Abort.Aborted stopped) {
-        giveUp(again, "the worker has stopped");
-        return;
-      }
-      locked = send(again);
+  /** Sends endings whose rows are locked again after a pause, unless their leases end before. */
+  private void postpone(List<Ending> locked) {
+    keepLeases(locked);
+    int tries = 1 + locked.stream().mapToInt(ending -> ending.lease().tries).min().orElseThrow();
+    long pause;
+    try {
+      pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked));
+    } catch (LeaseBrokerException error) {
+      giveUp(new Call(locked, 0, null, null), error.getMessage());
+      return;
     }
+    long sendAt = Clock.now() + pause;
+    state.update(
+        () -> {
+          for (Ending ending : locked) {
+            ending.lease().tries = tries;
+            ending.lease().sendAt = sendAt;
+          }
+          state.locked.addAll(locked);
+        });
+    CompletableFuture.delayedExecutor(pause, TimeUnit.NANOSECONDS, executor).execute(this::look);
   }
 
-  /** Sends a call until the last of its leases ends. Returns the endings whose rows are locked. */
-  private List<Ending> send(Call call) {
+  /** Sends a call until the last of its leases ends. */
+  private void send(Call call) {
     Caller.Answer<Settlement> answer;
     try {
       answer = call(call.group, call.next, call.way);
     } catch (LeaseBrokerException error) {
-      return note(call, error);
+      note(call, error);
+      return;
     } catch (Abort.Aborted stopped) {
       giveUp(call, "the worker has stopped");
-      return List.of();
+      return;
     }
-    return note(call, answer);
+    note(call, answer);
   }
 
-  /** Takes the error of a call. Returns the endings whose rows are locked, if some were sent again. */
-  List<Ending> note(Call call, LeaseBrokerException error) {
+  /** Takes the error of a call. */
+  void note(Call call, LeaseBrokerException error) {
     if (call.way.refuses() || error.refusesRequest()) {
       state.update(
           () -> {
@@ -198,19 +218,20 @@ final class Settler {
           });
       if (call.next != null && error.refusesNext()) {
         // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
-        return send(new Call(call.group, 0, null, new Way(state, call.group)));
+        send(new Call(call.group, 0, null, new Way(state, call.group)));
+      } else {
+        sendAlone(call.group, error, call.way);
       }
-      return sendAlone(call.group, error, call.way);
+      return;
     }
     giveUp(call, error.getMessage());
     if (error.refusesCaller()) {
       onFatal.accept(error);
     }
-    return List.of();
   }
 
-  /** Takes the answer to a call. Returns the endings whose rows are locked: they can be sent again as they are. */
-  List<Ending> note(Call call, Caller.Answer<Settlement> answer) {
+  /** Takes the answer to a call. */
+  void note(Call call, Caller.Answer<Settlement> answer) {
     Settlement message = answer.message();
     List<Ending> locked = new ArrayList<>();
     state.update(
@@ -224,7 +245,9 @@ final class Settler {
     if (message.nextError() != null) {
       claimFailed(Failure.read(message.nextError()), call.next, call.slots);
     }
-    return locked;
+    if (!locked.isEmpty()) {
+      postpone(locked);
+    }
   }
 
   /**
@@ -260,22 +283,20 @@ final class Settler {
         });
   }
 
-  /** Settles the endings of a refused call one by one, so that only the malformed one fails. Returns those whose rows are locked. */
-  private List<Ending> sendAlone(List<Ending> group, LeaseBrokerException refused, Way way) {
+  /** Settles the endings of a refused call one by one, so that only the malformed one fails. */
+  private void sendAlone(List<Ending> group, LeaseBrokerException refused, Way way) {
     if (refused.reason().isEmpty()) {
       String text = "a settlement of {0} items is refused on the way to the broker: they are settled one by one, or failed: {1}";
       state.options.logger().log(System.Logger.Level.WARNING, text, group.size(), refused.getMessage());
     }
     if (group.size() == 1) {
       state.update(() -> refuse(group.get(0), "", refused.description()));
-      return List.of();
+      return;
     }
-    List<Ending> locked = new ArrayList<>();
     for (Ending ending : group) {
       List<Ending> part = List.of(ending);
-      locked.addAll(send(new Call(part, 0, null, way.of(part))));
+      send(new Call(part, 0, null, way.of(part)));
     }
-    return locked;
   }
 
   /** Sends the settling call of a group until the last of its leases ends. */

@@ -13,6 +13,7 @@ import java.util.Set;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 
 /** The state of a worker that its threads share: slots, leases, running handlers, and endings that are not settled. */
@@ -45,6 +46,9 @@ final class State {
   final Set<Run> runs = new HashSet<>();
   final Gathering gathering;
   final Deque<Ending> endings = new ArrayDeque<>();
+
+  /** Endings whose rows are locked. They are queued again at the times of their leases. */
+  final List<Ending> locked = new ArrayList<>();
 
   /** The request ids of claims whose answer will not be read. The broker may have leased items for them. */
   final List<String> abandoned = new ArrayList<>();
@@ -320,6 +324,14 @@ final class State {
       endings.add(ending.withCheckpoint());
       endingsReady.signal();
     }
+  }
+
+  /** Queues endings again whose pause after a lock is over, or all. */
+  void requeueLocked(boolean all) {
+    long now = Clock.now();
+    Predicate<Ending> isDue = ending -> all || ending.lease().sendAt <= now;
+    locked.stream().filter(isDue).forEach(endings::add);
+    locked.removeIf(isDue);
   }
 
   /** Forgets a lease. */
