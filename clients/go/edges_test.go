@@ -57,6 +57,26 @@ func TestErrorOfAHandlerIsLogged(t *testing.T) {
 	}
 }
 
+func TestRefusedCompletionIsLogged(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = func(context.Context, int, *pb.CompleteRequest) (*pb.CompleteResponse, error) {
+		refusal := &pb.Refusal{Message: "12.5 is a float"}
+		return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_REFUSED, Refusal: refusal}}}, nil
+	}
+	broker.fail = func(int, *pb.Failure) *pb.SettleResult {
+		return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+	}
+	var log lockedBuffer
+	worker, events := broker.work(t, func(context.Context, *item) (*result, error) { return nil, nil },
+		leasebroker.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	events.wait(leasebroker.EventFailed, 1)
+	_ = worker.Stop(0)
+	const want = `msg="ending refused" queue=work rpc=Complete key=1 attempt=1 error="12.5 is a float"`
+	if text := log.text(); strings.Count(text, want) != 1 {
+		t.Errorf("the log is %s", text)
+	}
+}
+
 // lockedBuffer is a log that several goroutines write.
 type lockedBuffer struct {
 	mu     sync.Mutex

@@ -350,6 +350,9 @@ func isLocked(refusal *pb.Refusal) bool {
 func (s *settler) refuse(ending *ending, field, problem string) {
 	lease, checkpoint := ending.lease, ending.checkpoint()
 	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})
+	// The broker stores the reason too, but only the last one of each item.
+	s.state.options.logger.Warn("ending refused", "queue", s.state.options.queue, "rpc", ending.rpc(), "key", lease.item.Key,
+		"attempt", lease.item.Attempt, "error", problem)
 	switch {
 	case ending.completion != nil:
 		ending = failed(lease, "Refused: "+problem)

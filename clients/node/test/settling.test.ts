@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { status } from "@grpc/grpc-js";
 
-import { type Handler, Retry, Worker } from "../src/index.js";
+import { type Handler, type Logger, Retry, Worker } from "../src/index.js";
 import {
   type ClaimBatchRequest,
   type CompleteRequest,
@@ -33,13 +33,14 @@ async function settle(
   script: Script,
   handler: Handler,
   until: (journal: Journal, server: ScriptedServer) => Promise<void>,
+  logger: Logger = quiet,
 ) {
   const claims = [{ message: { leases } }, "never"] as const;
   const server = await startServer(t, { claimBatch: [...claims], releaseClaims: [{ message: {} }], ...script });
   const journal = new Journal();
   const worker = new Worker(server.address, "work", handler, {
     concurrency: leases.length,
-    logger: quiet,
+    logger,
     onEvent: journal.observe,
   });
   await worker.start();
@@ -115,6 +116,16 @@ test("a refused group is settled one by one", async (t) => {
   assert.deepEqual(failures.map((group) => group.map((failure) => failure.leaseId)), [["a", "b"], ["a"], ["b"], ["b"]]);
   assert.equal(failures[3]?.[0]?.retryDelay, undefined);
   assert.equal(journal.count("refused"), 1);
+});
+
+test("a refused completion is logged with the reason", async (t) => {
+  const refusal = { field: 'columns["Total"]', message: "12.5 is a float" };
+  const refused = { message: { results: [{ outcome: Outcome.REFUSED, refusal }] } };
+  const warnings: string[] = [];
+  const logger = { ...quiet, warn: (text: string) => void warnings.push(text) };
+  const script = { complete: [refused], fail: [results(Outcome.APPLIED)] };
+  await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("failed"), logger);
+  assert.deepEqual(warnings, ['the broker refuses to complete item a: columns["Total"]: 12.5 is a float']);
 });
 
 const locked = { outcome: Outcome.REFUSED, refusal: { reason: RefusalReason.LOCKED, message: "locked" } };

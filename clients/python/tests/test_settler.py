@@ -158,6 +158,17 @@ def test_refused_failure_is_sent_again_without_the_refused_field(
     assert second.error_message == "Retry: again"
 
 
+def test_refused_completion_is_logged_with_the_reason(server: ScriptedServer, caplog: pytest.LogCaptureFixture) -> None:
+    refusal = v1.Refusal(field='columns["Total"]', message="12.5 is a float")
+    server.answer("ClaimBatch", *claims(lease("1")))
+    server.answer("Complete", ok(v1.CompleteResponse(results=[v1.SettleResult(outcome=REFUSED, refusal=refusal)])))
+    server.answer("Fail", fail)
+    work(server, lambda item: None, lambda events: "failed" in names(events))
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == 'the broker refuses to complete item 1: columns["Total"]: 12.5 is a float'
+
+
 def test_endings_do_not_wait_for_a_locked_row(server: ScriptedServer) -> None:
     refused, unlocked = threading.Event(), threading.Event()
 

@@ -110,31 +110,8 @@ impl ConnectionHealth {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
+    use super::super::memory_log::MemoryLog;
     use super::*;
-
-    /// A log in memory.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Log {
-        fn lines(&self) -> Vec<String> {
-            let bytes = self.0.lock().expect("no panic").clone();
-            let text = String::from_utf8(bytes).expect("text");
-            text.lines().map(str::to_owned).collect()
-        }
-    }
 
     fn health() -> ConnectionHealth {
         ConnectionHealth::new(Arc::new(EventLog::new(String::new(), None)))
@@ -142,15 +119,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn warning_is_repeated_with_the_latest_cause() {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || writer.clone())
-            .with_ansi(false)
-            .without_time()
-            .with_target(false)
-            .finish();
-        let _guard = tracing::subscriber::set_default(subscriber);
+        let log = MemoryLog::default();
+        let _guard = log.collect();
         let health = health();
         let away = Failure {
             reason: "STORE_UNAVAILABLE".to_owned(),

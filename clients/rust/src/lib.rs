@@ -44,6 +44,8 @@ mod health;
 mod item;
 mod keeper;
 mod leases;
+#[cfg(test)]
+mod memory_log;
 mod middleware;
 #[cfg(test)]
 mod mistakes;

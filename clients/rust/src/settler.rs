@@ -474,6 +474,9 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
     lease.phase = Phase::Running;
     let saved = lease.saved;
     let event = Event::of_item(EventName::Refused, &lease.item).with_reason(problem);
+    // The broker stores the reason too, but only the last one of each item.
+    let (key, attempt, rpc) = (lease.item.key(), lease.item.attempt(), ending.message.rpc());
+    tracing::warn!(rpc, key, attempt, error = problem, "ending refused");
     shared.emit(event);
     let instead = if ending.is_completion() {
         Some(Ending::failed(ending.lease, &format!("Refused: {problem}")))
@@ -554,4 +557,57 @@ fn settle_timeout(state: &State, group: &[Ending]) -> Duration {
         .min()
         .unwrap_or(ATTEMPT_TIMEOUT);
     shortest.clamp(Duration::from_secs(1), ATTEMPT_TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::calls::CallTimes;
+    use super::super::endings::Done;
+    use super::super::events::EventLog;
+    use super::super::memory_log::MemoryLog;
+    use super::super::options::Options;
+    use super::*;
+
+    #[test]
+    fn refused_ending_is_logged_with_the_reason() {
+        let options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
+        let events = Arc::new(EventLog::new(options.queue.clone(), None));
+        let state = State::new(Arc::new(options), events, Box::new(|_: &_, _| ()));
+        let state = Arc::new(state);
+        let lease = proto::Lease {
+            lease_id: "id".to_owned(),
+            item: Some(proto::Item {
+                key: "1".to_owned(),
+                ..proto::Item::default()
+            }),
+            attempt: 1,
+            time_left: Some(duration_to_proto(Duration::from_secs(30))),
+            ..proto::Lease::default()
+        };
+        let now = Instant::now();
+        let times = CallTimes {
+            first_sent_at: now,
+            sent_at: now,
+            arrived_at: now,
+            attempts: 1,
+        };
+        let reserved = Reserved { slots: 1, items: 1 };
+        state.accept(vec![lease], reserved, times);
+        let number = *state.lock().held.keys().next().expect("a lease");
+        let refused = proto::SettleResult {
+            outcome: Outcome::Refused.into(),
+            refusal: Some(proto::Refusal {
+                field: "columns.Total".to_owned(),
+                message: "12.5 is a float".to_owned(),
+                ..proto::Refusal::default()
+            }),
+            ..proto::SettleResult::default()
+        };
+        let endings = vec![Ending::completed(number, Done::new())];
+        let log = MemoryLog::default();
+        let _guard = log.collect();
+        state.update(|shared| note_results(shared, endings, &[refused], None));
+        let line = r#" WARN ending refused rpc="Complete" key="1" attempt=1 error="columns.Total: 12.5 is a float""#;
+        assert_eq!(log.lines(), [line]);
+    }
 }

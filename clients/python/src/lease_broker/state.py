@@ -351,6 +351,9 @@ class State:
         lease, message = ending.lease, ending.message
         problem = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
         self.events.emit("refused", lease.item, reason=problem)
+        # The broker stores the reason too, but only the last one of each item.
+        verb = ending.rpc.lower()
+        self.options.logger.warning("the broker refuses to %s item %s: %s", verb, lease.item.key, problem)
         lease.phase = RUNNING
         if ending.rpc == "Complete":
             self.settle(endings.failed(lease, f"Refused: {problem}"), self.now())

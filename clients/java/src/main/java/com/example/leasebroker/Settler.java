@@ -414,6 +414,7 @@ final class Settler {
   private void refuse(Ending ending, String field, String problem) {
     HeldLease lease = ending.lease();
     state.emit(state.events.of(Event.Name.REFUSED, lease.item).withReason(problem));
+    state.warnOfRefusal(lease, ending.rpc(), problem);
     Ending instead;
     if (ending.completion() != null) {
       instead = Ending.failed(lease, "Refused: " + problem);

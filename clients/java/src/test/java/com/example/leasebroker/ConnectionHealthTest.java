@@ -1,7 +1,6 @@
 package com.example.leasebroker;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -20,11 +19,9 @@ import io.grpc.stub.StreamObserver;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
-import java.text.MessageFormat;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.ResourceBundle;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -34,40 +31,6 @@ import org.junit.jupiter.api.Test;
 /** The warnings of a worker while no broker answers. */
 class ConnectionHealthTest {
   private static final Duration NOW = Duration.ZERO;
-
-  /** Collects the warnings. */
-  private static final class Log implements System.Logger {
-    private final BlockingQueue<String> warnings = new LinkedBlockingQueue<>();
-
-    @Override
-    public String getName() {
-      return "test";
-    }
-
-    @Override
-    public boolean isLoggable(Level level) {
-      return level == Level.WARNING;
-    }
-
-    @Override
-    public void log(Level level, ResourceBundle bundle, String message, Throwable thrown) {
-      log(level, bundle, message);
-    }
-
-    @Override
-    public void log(Level level, ResourceBundle bundle, String format, Object... values) {
-      if (isLoggable(level)) {
-        // The seconds depend on the machine.
-        warnings.add(MessageFormat.format(format, values).replaceAll("\\b[0-9]+ s\\b", "N s"));
-      }
-    }
-
-    String next() throws InterruptedException {
-      String warning = warnings.poll(60, TimeUnit.SECONDS);
-      assertNotNull(warning, "no warning within 60 s");
-      return warning;
-    }
-  }
 
   /** A broker without items. It keeps the times that claims wait. */
   private static final class Claims extends LeaseServiceGrpc.LeaseServiceImplBase implements AutoCloseable {
@@ -123,7 +86,7 @@ class ConnectionHealthTest {
     return new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
   }
 
-  private static Worker startWorker(int port, Log log) {
+  private static Worker startWorker(int port, WarningLog log) {
     Worker worker = Worker.builder("127.0.0.1:" + port, "work", (item, context) -> null).logger(log).build();
     worker.start();
     return worker;
@@ -135,7 +98,7 @@ class ConnectionHealthTest {
     try (ServerSocket free = listen()) {
       port = free.getLocalPort();
     }
-    Log log = new Log();
+    WarningLog log = new WarningLog();
     long begun = System.nanoTime();
     Worker worker = startWorker(port, log);
     try {
@@ -163,7 +126,7 @@ class ConnectionHealthTest {
   @Test
   void brokerThatAcceptsAndIsSilentIsWarnedAbout() throws Exception {
     try (ServerSocket silent = listen()) {
-      Log log = new Log();
+      WarningLog log = new WarningLog();
       Worker worker = startWorker(silent.getLocalPort(), log);
       try {
         assertEquals("calls to the broker at 127.0.0.1:" + silent.getLocalPort() + " have failed for N s: no answer yet", log.next());
@@ -175,7 +138,7 @@ class ConnectionHealthTest {
 
   @Test
   void warningIsRepeatedWithTheLatestCause() throws Exception {
-    Log log = new Log();
+    WarningLog log = new WarningLog();
     ConnectionHealth health = new ConnectionHealth("a:1, b:2", log, event -> {}, Clock.SECOND / 50, Clock.SECOND / 50);
     health.note(new Failure(Status.Code.RESOURCE_EXHAUSTED, "OVERLOADED", "an answer", List.of(), Failure.APPLIED_NO, null));
     health.start();
@@ -197,7 +160,7 @@ class ConnectionHealthTest {
   @Test
   void claimWaitsOnlyAfterAnAnswer() throws Exception {
     try (Claims broker = new Claims(0, 3)) {
-      Worker worker = startWorker(broker.server.getPort(), new Log());
+      Worker worker = startWorker(broker.server.getPort(), new WarningLog());
       List<Duration> waits = new ArrayList<>();
       for (int i = 0; i < 5; i++) {
         waits.add(broker.waits.poll(30, TimeUnit.SECONDS));

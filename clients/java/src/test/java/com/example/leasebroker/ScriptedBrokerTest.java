@@ -182,6 +182,21 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void refusedCompletionIsLoggedWithTheReason() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.completeErrors.add(Status.INVALID_ARGUMENT.withDescription("12.5 is a float").asRuntimeException());
+      WarningLog log = new WarningLog();
+      Watcher events = new Watcher();
+      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).logger(log).onEvent(events).build();
+      worker.start();
+      events.await(Event.Name.FAILED, 1);
+      worker.stop(Duration.ZERO);
+      List<String> refusals = log.warnings.stream().filter(line -> line.contains("refuses to")).toList();
+      assertEquals(List.of("the broker refuses to complete item 1: 12.5 is a float"), refusals);
+    }
+  }
+
+  @Test
   void refusedFailureIsSentAgainWithoutTheRefusedField() throws Exception {
     for (String field : List.of("retry_delay", "checkpoint")) {
       try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
