@@ -37,8 +37,6 @@ pub(super) struct Instances {
     last_run_failed: bool,
     activity: ActivityMeter,
     history: Arc<ActivityHistory>,
-    /// Whether the database shows that this broker stops.
-    is_listed_as_draining: bool,
 }
 
 /// The identity of a broker process in the list of brokers.
@@ -79,7 +77,6 @@ impl Instances {
             last_run_failed: false,
             activity,
             history,
-            is_listed_as_draining: false,
         }
     }
 
@@ -93,7 +90,6 @@ impl Instances {
                 match self.announce().await {
                     Ok(others) => {
                         self.last_run_failed = false;
-                        self.is_listed_as_draining = self.own.draining;
                         let all = others.iter().chain([&self.own]);
                         self.history.add(all.map(|broker| &broker.activity));
                         self.compare(&others);
@@ -110,12 +106,12 @@ impl Instances {
             }
         })
         .await;
-        if !self.is_listed_as_draining {
-            self.own.draining = true;
-            let last = self.announce();
-            // If it fails, the broker counts as running for some seconds.
-            let _ = tokio::time::timeout(LAST_TIMEOUT, last).await;
-        }
+        self.own.draining = true;
+        // Its waiting claims and rates have ended with it.
+        self.own.activity.clear();
+        let last = self.announce();
+        // If it fails, the broker counts as running for some seconds.
+        let _ = tokio::time::timeout(LAST_TIMEOUT, last).await;
     }
 
     async fn announce(&self) -> Result<Vec<Instance>, StoreError> {
@@ -138,7 +134,8 @@ impl Instances {
             .store(other_version_runs, Ordering::Relaxed);
         let mut differing = BTreeSet::new();
         let mut found = BTreeSet::new();
-        for other in others {
+        // A broker that stops, or that has stopped, gives no more leases. Its settings end with it.
+        for other in others.iter().filter(|other| !other.draining) {
             for (queue, settings) in &self.own.settings {
                 let Some(theirs) = other.settings.get(queue) else {
                     continue;

@@ -20,7 +20,7 @@ use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use self::batches::Batch;
-use self::run::Run;
+use self::run::{Problem, Run};
 use super::CommandError;
 use super::client_args::ClientArgs;
 use super::connection::{Connection, ConnectionError};
@@ -141,7 +141,7 @@ impl Enqueue {
                 let Some(batch) = batches.recv().await else {
                     return Ok(None);
                 };
-                let batch = batch?;
+                let batch = batch.map_err(Problem::from)?;
                 self.add(&mut client, &run.id, batch).await.map(Some)
             };
             let outcome = tokio::select! {
@@ -178,7 +178,7 @@ impl Enqueue {
         client: &mut LeaseServiceClient<Connection>,
         run_id: &str,
         batch: Batch,
-    ) -> Result<Vec<proto::EnqueueResult>, CommandError> {
+    ) -> Result<Vec<proto::EnqueueResult>, Problem> {
         let request_id = batches::request_id(&self.queue, run_id, batch.position);
         let request = proto::EnqueueRequest {
             queue: self.queue.clone(),
@@ -187,7 +187,7 @@ impl Enqueue {
         };
         let sent = send(client, request, self.client.timeout).await;
         sent.map(|response| response.results)
-            .map_err(|status| refusal(status, &batch.lines, run_id))
+            .map_err(|status| refusal(status, &batch.lines))
     }
 
     fn read(&self, file: &Path, bar: &ProgressBar) -> Result<Items, CommandError> {
@@ -247,28 +247,25 @@ fn is_outage(status: &Status) -> bool {
     status.code() == Code::Unavailable || connection.is_some_and(|error| error.can_pass)
 }
 
-/// Converts a status to an error. Adds the line of the refused item if the status names one.
-fn refusal(status: Status, lines: &[u64], run_id: &str) -> CommandError {
+/// Converts a status to a problem. Adds the line of the refused item if the status names one.
+fn refusal(status: Status, lines: &[u64]) -> Problem {
     let details = status.get_details_bad_request();
     let fields = details.map(|request| request.field_violations);
     let field = fields.and_then(|fields| fields.into_iter().next());
     let field = field.map(|violation| violation.field).unwrap_or_default();
     if field == "request_id" {
         let line = lines.first().copied().unwrap_or_default();
-        return CommandError::failed(format!(
-            "line {line}: the run {run_id} has added other items before: use the same --batch and --delay as then, or \
-             another --run-id to add all items"
-        ));
+        return Problem::OtherItems { line };
     }
     let index = field.strip_prefix("items[").and_then(|rest| {
         let (index, _) = rest.split_once(']')?;
         index.parse::<usize>().ok()
     });
     let error = CommandError::from(status);
-    match index.and_then(|index| lines.get(index)) {
+    Problem::Other(match index.and_then(|index| lines.get(index)) {
         Some(line) => error.with_context(format!("line {line}")),
         None => error,
-    }
+    })
 }
 
 fn progress_bar(file: &Path) -> ProgressBar {

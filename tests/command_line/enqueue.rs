@@ -242,6 +242,8 @@ fn run_with_another_batch_size_is_refused() {
     for part in ["line 1", "--batch", "--run-id"] {
         assert!(refused.err.contains(part), "{part}: {refused:?}");
     }
+    // Nothing in the file has to be corrected.
+    assert!(!refused.err.contains("--skip"), "{refused:?}");
     assert_eq!(counts(&workspace), (4, 4));
 }
 

@@ -63,6 +63,36 @@ fn brokers_with_different_rows_report_each_other() {
 }
 
 #[test]
+fn stopped_broker_is_not_compared_with_its_successor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [store, config] = ["q.db", "broker.toml"].map(|name| folder.path().join(name));
+    let write = |settings: &str| {
+        let queue = "[queues.work]\nmanaged_columns = { payload = 'text' }\n";
+        std::fs::write(&config, format!("{queue}{settings}")).expect("a file");
+    };
+    write("on_complete = 'keep'");
+    let mut stopped = BrokerProcess::serve(&store, &config);
+    let database = open(&store);
+    let number = |sql: &str| query_value::<i64>(&database, sql);
+    wait_until_blocking("the broker is listed", || {
+        number("SELECT count(*) FROM lease_broker_instance") == 1
+    });
+    stopped.signal("TERM");
+    assert!(stopped.wait().success());
+    let idle = "SELECT count(*) FROM lease_broker_instance WHERE draining = 1 AND activity = '{}'";
+    assert_eq!(number(idle), 1);
+    write("on_complete = 'delete'");
+    let successor = BrokerProcess::second(&store, &config);
+    wait_until_blocking("the successor has compared", || {
+        number(
+            "SELECT count(*) FROM lease_broker_instance WHERE seen_time > start_time AND draining = 0",
+        ) == 1
+    });
+    let log = successor.log();
+    assert!(!log.contains(DIFFERENT_ROWS), "{log}");
+}
+
+#[test]
 fn brokers_with_different_rules_warn() {
     let folder = tempfile::tempdir().expect("a folder");
     let brokers = start(folder.path(), ["max_attempts = 3", "max_attempts = 4"]);

@@ -22,6 +22,21 @@ pub(super) struct Run {
     is_repeatable: bool,
 }
 
+/// The reason why a run cannot go on.
+pub(super) enum Problem {
+    /// An earlier call has added other items than those of the batch that begins at this line. To skip items would not help.
+    OtherItems {
+        line: u64,
+    },
+    Other(CommandError),
+}
+
+impl From<CommandError> for Problem {
+    fn from(error: CommandError) -> Self {
+        Self::Other(error)
+    }
+}
+
 impl Run {
     /// Returns the run that the user has named, or a run that is named after the content of the file. Standard input and
     /// pipes can be read only once, so their runs have random names.
@@ -45,18 +60,25 @@ impl Run {
 
     /// Adds to an error the number of items that were added before it, and the way to continue after them. `skip` is the
     /// number of items that the run has skipped.
-    pub(super) fn with_resume_hint(
-        &self,
-        error: CommandError,
-        skip: u64,
-        added: u64,
-    ) -> CommandError {
+    pub(super) fn with_resume_hint(&self, problem: Problem, skip: u64, added: u64) -> CommandError {
+        let error = match problem {
+            Problem::OtherItems { line } => return self.other_items(line),
+            Problem::Other(error) => error,
+        };
         let how = if error.is_outage() {
             self.how_to_continue()
         } else {
             format!("correct it and continue with --skip {}", skip + added)
         };
         error.with_context(format!("{} before an error; {how}", were_added(added)))
+    }
+
+    fn other_items(&self, line: u64) -> CommandError {
+        CommandError::failed(format!(
+            "line {line}: the run {} has added other items before: use the same --batch and --delay as then, or another --run-id to \
+             add all items",
+            self.id
+        ))
     }
 
     /// Returns the error of a run that the user has interrupted.
