@@ -399,7 +399,7 @@ impl QueueArgs {
         self,
         access: SchemaAccess,
     ) -> Result<(Box<dyn schema::Schema>, Vec<QueueSpec>), CommandError> {
-        let config = self.config.load(Vec::new())?;
+        let mut config = self.config.load(Vec::new())?;
         for name in &self.queues {
             if !config.queues.iter().any(|queue| queue.name == *name) {
                 return Err(CommandError::usage(format!(
@@ -407,10 +407,12 @@ impl QueueArgs {
                 )));
             }
         }
+        // The tables of other queues can be missing.
+        let is_selected =
+            |queue: &QueueSpec| self.queues.is_empty() || self.queues.contains(&queue.name);
+        config.queues.retain(is_selected);
         let schema = open_schema(&config, access)?;
-        let mut queues = config.queues;
-        queues.retain(|queue| self.queues.is_empty() || self.queues.contains(&queue.name));
-        Ok((schema, queues))
+        Ok((schema, config.queues))
     }
 }
 
