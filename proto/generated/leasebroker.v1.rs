@@ -2541,7 +2541,7 @@ pub struct ListBrokersRequest {}
 /// The brokers of a database.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListBrokersResponse {
-    /// The brokers. Those that were seen last come first.
+    /// The brokers: first those that run, then by address. Of those with one address, the one that started last comes first.
     #[prost(message, repeated, tag = "1")]
     pub brokers: ::prost::alloc::vec::Vec<BrokerInstance>,
 }

@@ -1,7 +1,5 @@
 //! The content of the page of broker processes.
 
-use std::cmp::Reverse;
-
 use axum::Form;
 use axum::response::Response;
 use lease_broker_proto::{
@@ -42,26 +40,10 @@ pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
                     th scope="col" { "Address" } th scope="col" { "State" } th scope="col" { "Version" } th scope="col" { "Started" }
                     th scope="col" { "Last seen" } th scope="col" { "Settings that differ" } th scope="col" { span.hidden { "Actions" } }
                 } }
-                tbody { @for broker in ordered(&listed.brokers) { (row(viewer, broker)) } }
+                tbody { @for broker in &listed.brokers { (row(viewer, broker)) } }
             }
         }
     }
-}
-
-/// Returns the brokers in an order that changes only if one starts or stops. The API has those first that were seen last, so that two of
-/// them would change their places with each reading.
-fn ordered(brokers: &[BrokerInstance]) -> Vec<&BrokerInstance> {
-    let mut brokers: Vec<&BrokerInstance> = brokers.iter().collect();
-    brokers.sort_by_cached_key(|broker| {
-        let start = broker.start_time.as_ref().map(format::millis);
-        (
-            !broker.is_live,
-            broker.address.clone(),
-            Reverse(start),
-            broker.broker_id.clone(),
-        )
-    });
-    brokers
 }
 
 fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
@@ -111,41 +93,4 @@ pub(super) async fn drain(viewer: Viewer, Form(form): Form<Drain>) -> Result<Res
         .call(async move |api, caller| api.drain_broker(&caller, request).await)
         .await?;
     Ok(redirect("/brokers"))
-}
-
-#[cfg(test)]
-mod tests {
-    use prost_types::Timestamp;
-
-    use super::*;
-
-    fn broker(broker_id: &str, address: &str, is_live: bool, start: i64) -> BrokerInstance {
-        BrokerInstance {
-            broker_id: broker_id.to_owned(),
-            address: address.to_owned(),
-            is_live,
-            start_time: Some(Timestamp {
-                seconds: start,
-                nanos: 0,
-            }),
-            ..BrokerInstance::default()
-        }
-    }
-
-    #[test]
-    fn brokers_keep_their_places_while_they_run() {
-        let mut brokers = vec![
-            broker("a", "two:1", true, 5),
-            broker("b", "one:1", true, 6),
-            broker("c", "one:1", false, 3),
-            broker("d", "one:1", false, 4),
-        ];
-        // The API returns them in the order in which they were seen.
-        for _ in 0..brokers.len() {
-            brokers.rotate_left(1);
-            let ids = ordered(&brokers).into_iter();
-            let ids: Vec<&str> = ids.map(|broker| &*broker.broker_id).collect();
-            assert_eq!(ids.concat(), "badc");
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! The list of broker processes, and the order to stop.
 
+use std::cmp::Reverse;
+
 use lease_broker_store::{BrokerList, ListedBroker, SettingsHash};
 use uuid::Uuid;
 
@@ -21,8 +23,10 @@ impl Operator {
     /// # Errors
     /// Those of the store.
     pub async fn list_brokers(&self) -> Result<ListedBrokers, Error> {
+        let mut list = self.inspect.brokers().await?;
+        sort(&mut list.brokers);
         Ok(ListedBrokers {
-            list: self.inspect.brokers().await?,
+            list,
             own: self.broker_id.get().copied(),
         })
     }
@@ -51,5 +55,53 @@ impl Operator {
         // It reads the order a moment later.
         told.draining = true;
         Ok(listed)
+    }
+}
+
+/// Sorts brokers into an order that changes only if one starts or stops. In the order in which they were seen, two of them would change
+/// their places with each reading.
+fn sort(brokers: &mut [ListedBroker]) {
+    brokers.sort_by_cached_key(|broker| {
+        let start = Reverse(broker.start_time);
+        (!broker.is_live(), broker.address.clone(), start, broker.id)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn broker(id: u128, address: &str, silence: Duration, start_time: i64) -> ListedBroker {
+        ListedBroker {
+            id: Uuid::from_u128(id),
+            address: address.to_owned(),
+            version: String::new(),
+            draining: false,
+            silence,
+            ahead: Duration::ZERO,
+            start_time,
+            settings: BTreeMap::new(),
+            activity: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn brokers_keep_their_places_while_they_run() {
+        let (now, long_ago) = (Duration::ZERO, Duration::from_secs(86_000));
+        let mut brokers = vec![
+            broker(2, "two:1", now, 5),
+            broker(1, "one:1", now, 6),
+            broker(4, "one:1", long_ago, 3),
+            broker(3, "one:1", long_ago, 4),
+        ];
+        for _ in 0..brokers.len() {
+            brokers.rotate_left(1);
+            sort(&mut brokers);
+            let ids = brokers.iter().map(|broker| broker.id.as_u128());
+            assert!(ids.eq(1..=4), "{brokers:?}");
+        }
     }
 }
