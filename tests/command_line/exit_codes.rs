@@ -101,6 +101,8 @@ fn missing_columns_exit_64_and_are_named() {
 #[test]
 fn missing_table_exits_64() {
     let workspace = Workspace::with("[queues.orders]");
+    // An empty file is a database without tables.
+    workspace.write("q.db", "");
     let refused = workspace.store("serve --listen 127.0.0.1:0");
     fails(&refused, 64, &["orders", "does not exist"]);
 }

@@ -45,7 +45,7 @@ fn missing_file_is_not_created_for_a_table_of_another_program() {
         let refused = workspace.run(&format!(
             "{command} --config queues.toml --store elsewhere.db"
         ));
-        assert_eq!(refused.code, 64, "{refused:?}");
+        assert_eq!(refused.code, 74, "{refused:?}");
         assert!(
             refused.err.contains(&file.display().to_string()),
             "{refused:?}"
