@@ -7,7 +7,8 @@
 --   char or varchar; `verify_list`, `verify_row` and `verify_follow_ups`, if the table has an index with IGNORE_DUP_KEY = ON.
 -- Parameters: @P1 to @P5 as in every statement with lists (sql/README.md). {list_parameter}, one for each list: a JSON array of
 --   items, {i: index, n: state, s and d: the delay in seconds and the milliseconds beyond, p: trace context, c0, c1, …: the
---   values}. In an enqueue i is the index in the list; in a settlement it is the index of the completion, and o is that in the list. {list_number} numbers
+--   values}. In an enqueue i is the index in the list, and o that in the call. In a settlement i is the index of the completion, and o that in
+--   the list. {list_number} numbers
 --   the lists and makes the names of variables unique.
 -- Results: for each list the keys, in the order of its items. `insert_follow_ups` returns none.
 -- Locks, in order: S on the row that has the pause of the queue, until the end of the transaction (pause.sql); X on the added rows.
@@ -37,11 +38,11 @@ BEGIN TRANSACTION;
 
 -- :: item_list
 {read_long_texts}
-DECLARE @new{list_number} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
+DECLARE @new{list_number} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_o int NOT NULL, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
     lb_p varchar(55) NULL{item_declarations});
-{check_characters}INSERT @new{list_number} (lb_i, lb_n, lb_due, lb_p{item_names})
-SELECT j.i, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{item_values}
-FROM OPENJSON({list_parameter}) WITH (i int '$.i', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{item_json_schema}) AS j;
+{check_characters}INSERT @new{list_number} (lb_i, lb_o, lb_n, lb_due, lb_p{item_names})
+SELECT j.i, j.o, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{item_values}
+FROM OPENJSON({list_parameter}) WITH (i int '$.i', o int '$.o', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{item_json_schema}) AS j;
 
 -- :: read_long_texts
 DECLARE @long_texts{list_number} TABLE (lb_l int NOT NULL PRIMARY KEY, lb_x nvarchar(max) NOT NULL);

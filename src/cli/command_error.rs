@@ -141,7 +141,8 @@ impl From<Status> for CommandError {
             // The command line names the queue.
             Code::NotFound if reason.as_deref() == Some("QUEUE_NOT_FOUND") => Self::usage(text),
             Code::Unavailable | Code::DeadlineExceeded => Self {
-                is_answer: true,
+                // The answer of a load balancer has no reason.
+                is_answer: reason.is_some(),
                 ..Self::unavailable(text)
             },
             // The timeout of the client itself, set by --timeout.

@@ -79,7 +79,12 @@ pub(super) fn check_item_size(
     is_data: impl Fn(&str) -> bool,
 ) -> Result<(), (String, Problem)> {
     let most = queue.max_item_bytes.min(queue.max_response_bytes);
-    let sizes = || item.columns.iter().map(|(_, value)| value.wire_size());
+    // A column of NULL has the size of one that the item does not name.
+    let wire_size = |value: &Value| match value {
+        Value::Null => 0,
+        value => value.wire_size(),
+    };
+    let sizes = || item.columns.iter().map(|(_, value)| wire_size(value));
     // Almost every item is small, and then the names of its columns do not matter.
     if size.of_new(sizes().sum()) + MOST_BYTES_OF_A_KEY <= most {
         return Ok(());
@@ -87,12 +92,12 @@ pub(super) fn check_item_size(
     let data = || item.columns.iter().filter(|(name, _)| is_data(name));
     let key = item.columns.iter().filter(|(name, _)| is_key(name));
     let key = Key(key.map(|(_, value)| value.clone()).collect());
-    let data_bytes = data().map(|(_, value)| value.wire_size()).sum();
+    let data_bytes = data().map(|(_, value)| wire_size(value)).sum();
     let size_bytes = size.of_new(data_bytes) + long_key_bytes(&key);
     if size_bytes <= most {
         return Ok(());
     }
-    let largest = data().max_by_key(|(_, value)| value.wire_size());
+    let largest = data().max_by_key(|(_, value)| wire_size(value));
     let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
     let text = if size_bytes > queue.max_item_bytes {
         too_large_text(size_bytes, queue.max_item_bytes)

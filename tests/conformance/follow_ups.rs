@@ -97,6 +97,25 @@ pub(crate) async fn follow_up_that_refers_to_its_removed_row_is_refused<H: Harne
     }
 }
 
+pub(crate) async fn follow_up_can_refer_to_an_earlier_one<H: Harness>() {
+    let harness = H::start().await;
+    for name in ["item", "parent"] {
+        harness.create(&item_table(name)).await;
+    }
+    let child = "CREATE TABLE child (id int NOT NULL PRIMARY KEY, parent_id bigint NOT NULL REFERENCES parent (id))";
+    harness.run_sql(child).await.expect(child);
+    let queues = ["item", "child", "parent"].map(queue);
+    let fixture = Fixture::adopt(harness, queues.to_vec()).await;
+    fixture.insert([1]).await;
+    let lease = fixture.one().await.lease;
+    let family = vec![
+        follow_up(2, &[("id", Value::Int(7))]),
+        follow_up(1, &[("id", Value::Int(8)), ("parent_id", Value::Int(7))]),
+    ];
+    let outcome = fixture.outcome(&lease, complete_with(family)).await;
+    assert_eq!(outcome, Settled::Ended(State::Completed));
+}
+
 pub(crate) async fn follow_up_can_have_the_key_of_its_removed_row<H: Harness>() {
     let mut first = queue("item");
     first.on_complete = OnComplete::Delete;

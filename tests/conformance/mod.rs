@@ -277,6 +277,7 @@ macro_rules! conformance {
                     follow_ups_are_added_with_the_completion
                     follow_ups_keep_their_order_whatever_columns_they_name
                     follow_up_that_refers_to_its_removed_row_is_refused
+                    follow_up_can_refer_to_an_earlier_one
                     follow_up_can_have_the_key_of_its_removed_row
                     repeated_completion_adds_follow_ups_once
                     lost_lease_adds_no_follow_ups

@@ -1,7 +1,7 @@
 //! Settlements and heartbeats beside a row that another program has locked: the server ends the wait for the row with error 1222.
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Leases as _, Settled};
+use lease_broker_store::{Leases as _, Renewed, Settled};
 
 use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, held, settled};
@@ -58,4 +58,23 @@ async fn heartbeat_divides_its_list_into_eight_parts() {
     let renewed = with_timeout(fixture.store.heartbeat(QUEUE, renewals(80))).await;
     assert_eq!(renewed.expect("sent").len(), 80);
     assert_eq!(fixture.server.requests(OPERATION).len(), 9);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locked_rows_at_the_front_keep_no_other_lease_from_its_heartbeat() {
+    let fixture = Fixture::start().await;
+    let parts = (0..8).map(|part| match part {
+        0 | 1 => locked(),
+        _ => Reply::Answer(held(1)),
+    });
+    let replies =
+        std::iter::once(locked())
+            .chain(parts)
+            .chain([locked(), locked(), locked(), locked()]);
+    fixture.server.on(OPERATION, replies.collect());
+    let renewed = with_timeout(fixture.store.heartbeat(QUEUE, renewals(16))).await;
+    let renewed = renewed.expect("the others are extended");
+    let is_refused = |renewed: &Renewed| matches!(renewed, Renewed::Refused(_));
+    assert!(renewed[..4].iter().all(is_refused), "{renewed:?}");
+    assert_eq!(renewed.iter().filter(|one| is_refused(one)).count(), 4);
 }

@@ -157,8 +157,26 @@ pub(super) fn render_batch(
     roll_back_on_error(sql, queue.has_triggers)
 }
 
+/// The number of INSERTs up to which a batch adds items in their order. With more, items that do not follow each other share one.
+const MAX_ORDERED: usize = 32;
+
+/// Returns the one of these INSERTs, each given by its first item, that can add an item. Items keep their order, unless that takes too
+/// many INSERTs.
+pub(super) fn insert_for<'a>(
+    inserts: impl DoubleEndedIterator<Item = &'a NewItem> + ExactSizeIterator,
+    item: &NewItem,
+) -> Option<usize> {
+    let count = inserts.len();
+    let searched = if count < MAX_ORDERED { 1 } else { count };
+    let place = inserts
+        .rev()
+        .take(searched)
+        .position(|first| fit_one_insert(first, item))?;
+    Some(count - 1 - place)
+}
+
 /// Returns whether one INSERT can add both items.
-pub(super) fn fit_one_insert(one: &NewItem, other: &NewItem) -> bool {
+fn fit_one_insert(one: &NewItem, other: &NewItem) -> bool {
     let names = [one, other].map(|item| item.columns.iter().map(|(name, _)| name));
     let [names, other_names] = names;
     one.delay.is_zero() == other.delay.is_zero() && names.eq(other_names)
@@ -186,21 +204,20 @@ pub(super) fn group_items<'a>(
         if !rejections.is_empty() {
             continue;
         }
-        if !groups
-            .last()
-            .is_some_and(|group| fit_one_insert(&group.first, &item))
-        {
+        let firsts = groups.iter().map(|group| &*group.first);
+        let place = insert_for(firsts, &item).unwrap_or_else(|| {
             groups.push(ItemGroup {
                 first: item,
                 indexes: Vec::new(),
                 list: Vec::new(),
             });
-        }
-        if let Some(group) = groups.last_mut() {
-            entry.insert("i", json!(group.indexes.len()));
-            group.indexes.push(item_index);
-            group.list.push(entry);
-        }
+            groups.len() - 1
+        });
+        let group = &mut groups[place];
+        entry.insert("i", json!(group.indexes.len()));
+        entry.insert("o", json!(item_index));
+        group.indexes.push(item_index);
+        group.list.push(entry);
     }
     Rejection::of_all(rejections)?;
     Ok(groups)

@@ -80,11 +80,12 @@ impl MssqlOperations {
         if remembered.as_deref() != Some(&*digest) {
             return Ok(EnqueuedOnce::OtherItems);
         }
-        let keys = keys_of(queue, items.len(), &indexes, &results[1..])?;
+        let (count, keys) = (items.len(), &results[1..]);
         Ok(if is_new {
-            EnqueuedOnce::Added(keys)
+            EnqueuedOnce::Added(keys_of(queue, count, &indexes, keys)?)
         } else {
-            EnqueuedOnce::Repeated(keys)
+            let all = [(0..count).collect()];
+            EnqueuedOnce::Repeated(keys_of(queue, count, &all, keys)?)
         })
     }
 
@@ -131,10 +132,7 @@ pub(super) fn render_batch(queue: &QueueStatements, groups: &[ItemGroup<'_>]) ->
         sections.push(queue.render_insert_of(&all, first, list_number));
     }
     sections.push(render(ENQUEUE_ONCE, "if_remembered", &placeholders));
-    for list_number in 0..groups.len() {
-        placeholders.insert("list_number", list_number.to_string());
-        sections.push(render(ENQUEUE_ONCE, "read_keys", &placeholders));
-    }
+    sections.push(render(ENQUEUE_ONCE, "read_keys", &placeholders));
     sections.push(render(ENQUEUE_ONCE, "end_if", &placeholders));
     sections.push("COMMIT TRANSACTION;".to_owned());
     roll_back_on_error(sections.join("\n"), queue.has_triggers)

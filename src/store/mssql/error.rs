@@ -285,7 +285,7 @@ pub(super) fn is_locked(error: &StoreError) -> bool {
 }
 
 /// The beginning of the error text of an operation that did not get a lock.
-const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
+pub(super) const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
 
 fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
     let text = if is_lock_timeout(error) {

@@ -1,13 +1,13 @@
 //! Settlements: completes, fails and releases items, and adds the items that follow completions.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use lease_broker_model::item_state::State;
 use serde_json::json;
 
 use super::decode;
-use super::enqueue::fit_one_insert;
+use super::enqueue::insert_for;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
@@ -266,38 +266,41 @@ impl MssqlOperations {
         settlements: &'a [Settlement],
         indexes: &[usize],
     ) -> Result<Vec<FollowUpInsert<'a>>, StoreError> {
-        let mut of_queues: BTreeMap<usize, Vec<(usize, &'a NewItem)>> = BTreeMap::new();
+        // By the queues in the order in which the follow-ups name them: an item can refer to one of an earlier queue.
+        let mut of_queues: Vec<(QueueIndex, Vec<(usize, &'a NewItem)>)> = Vec::new();
         for index in indexes {
             if let Ending::Complete { follow_ups } = &settlements[*index].ending {
                 for FollowUp { queue, item } in follow_ups {
-                    of_queues.entry(queue.0).or_default().push((*index, item));
+                    match of_queues.iter_mut().find(|(other, _)| other == queue) {
+                        Some((_, items)) => items.push((*index, item)),
+                        None => of_queues.push((*queue, vec![(*index, item)])),
+                    }
                 }
             }
         }
         let mut inserts: Vec<FollowUpInsert<'a>> = Vec::new();
         for (queue, follow_ups) in of_queues {
-            let queue = QueueIndex(queue);
             let target = self.queue(queue)?;
             let items = target.with_same_columns(follow_ups.iter().map(|(_, item)| *item));
+            let start = inserts.len();
             for ((index, _), item) in follow_ups.iter().zip(items) {
                 let mut entry = target
                     .encode_item(&item)
                     .map_err(|(_, problem)| StoreError::Bug(problem.text))?;
-                let fits = |last: &FollowUpInsert<'_>| {
-                    last.queue == queue && fit_one_insert(&last.first, &item)
-                };
-                if !inserts.last().is_some_and(fits) {
+                let firsts = inserts[start..].iter().map(|insert| &*insert.first);
+                let place = insert_for(firsts, &item).map(|place| start + place);
+                let place = place.unwrap_or_else(|| {
                     inserts.push(FollowUpInsert {
                         queue,
                         first: item,
                         list: Vec::new(),
                     });
-                }
-                if let Some(insert) = inserts.last_mut() {
-                    entry.insert("i", json!(index));
-                    entry.insert("o", json!(insert.list.len()));
-                    insert.list.push(entry);
-                }
+                    inserts.len() - 1
+                });
+                let list = &mut inserts[place].list;
+                entry.insert("i", json!(index));
+                entry.insert("o", json!(list.len()));
+                list.push(entry);
             }
         }
         Ok(inserts)
