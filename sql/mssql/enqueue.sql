@@ -1,20 +1,22 @@
 -- Purpose: adds items, and items that follow completions. One batch, one transaction.
--- Sections of an enqueue: `begin`, and `refuse_items` of pause.sql. Then, for items that follow each other, name the same columns, and are
---   all ready or all delayed, `item_list` and one of `insert_given_keys`, `insert_identity_keys` and `insert_row_by_row`. Then COMMIT. It is ROLLBACK
+-- Sections of an enqueue: `begin`, and `refuse_items` of pause.sql. Then, for items that follow each other, name the same columns, and
+--   have the same mirror columns, `item_list` and one of `insert_given_keys`, `insert_identity_keys` and `insert_row_by_row`. Then COMMIT. It is ROLLBACK
 --   while the broker searches for the item that a constraint refused.
 -- Sections of a settlement: settle.sql contains `insert_follow_ups`.
 -- Sections inside these: `read_long_texts`, if a column can hold more than 4,000 characters; `check_characters`, if a column is
 --   char or varchar; `verify_list`, `verify_row` and `verify_follow_ups`, if the table has an index with IGNORE_DUP_KEY = ON.
 -- Parameters: @P1 to @P5 as in every statement with lists (sql/README.md). {list_parameter}, one for each list: a JSON array of
 --   items, {i: index, n: state, s and d: the delay in seconds and the milliseconds beyond, p: trace context, c0, c1, …: the
---   values}. In an enqueue i is the index in the list, and o that in the call. In a settlement i is the index of the completion, and o that in
+--   values}. In an enqueue i is the index in the list, and l and o are the
+--   place among remembered keys (enqueue_once.sql). In a settlement i is the index of the completion, and o that in
 --   the list. {list_number} numbers
 --   the lists and makes the names of variables unique.
 -- Results: for each list the keys, in the order of its items. `insert_follow_ups` returns none.
 -- Locks, in order: S on the row that has the pause of the queue, until the end of the transaction (pause.sql); X on the added rows.
 -- Indexes: the primary key of lease_broker_queue: one seek.
 -- Why only items that follow each other share an INSERT: the keys of an identity column, or of a sequence, then have the order of the call.
---   The broker adds NULL for columns without a default that only other items name, so that few lists are needed.
+--   The broker adds NULL for columns without a default that only other items name, so that few lists are needed. After 8 lists it no
+--   longer keeps the order.
 -- Why follow-ups do not ask for the pause: the completion that adds them would be refused, and its work done again.
 -- Why three ways to insert: the keys must come back in the order of the items.
 --   `insert_given_keys`: the items name the whole key. The keys are read from @new, whose columns have the types of the
@@ -38,11 +40,11 @@ BEGIN TRANSACTION;
 
 -- :: item_list
 {read_long_texts}
-DECLARE @new{list_number} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_o int NOT NULL, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
+DECLARE @new{list_number} TABLE (lb_i int NOT NULL PRIMARY KEY, lb_l int NOT NULL, lb_o int NOT NULL, lb_n tinyint NOT NULL, lb_due datetime2(3) NULL,
     lb_p varchar(55) NULL{item_declarations});
-{check_characters}INSERT @new{list_number} (lb_i, lb_o, lb_n, lb_due, lb_p{item_names})
-SELECT j.i, j.o, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{item_values}
-FROM OPENJSON({list_parameter}) WITH (i int '$.i', o int '$.o', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{item_json_schema}) AS j;
+{check_characters}INSERT @new{list_number} (lb_i, lb_l, lb_o, lb_n, lb_due, lb_p{item_names})
+SELECT j.i, j.l, j.o, j.n, DATEADD(millisecond, j.d, DATEADD(second, j.s, @now)), j.p{item_values}
+FROM OPENJSON({list_parameter}) WITH (i int '$.i', l int '$.l', o int '$.o', n tinyint '$.n', s int '$.s', d int '$.d', p varchar(55) '$.p'{item_json_schema}) AS j;
 
 -- :: read_long_texts
 DECLARE @long_texts{list_number} TABLE (lb_l int NOT NULL PRIMARY KEY, lb_x nvarchar(max) NOT NULL);

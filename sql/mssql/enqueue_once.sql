@@ -7,7 +7,7 @@
 --   {count_parameter}: number of items. {memory_parameter}: time for which the request is remembered, in seconds. `forget`: @P1:
 --   maximum number of requests.
 -- Results: 1 and the digest if the items were added; 0 and the digest of the remembered request if not. Then, if the items
---   were added, the keys of each list, in the order of its items; if not, all keys in the order of the call. `forget`: the number of requests that were deleted.
+--   were added, the keys of each list, in the order of its items; if not, all keys by their remembered places. `forget`: the number of requests that were deleted.
 -- Locks, in order: S on the row that has the pause of the queue, unless the request is remembered; X on the row of the request; X on the added rows; X on the rows of the keys. `forget`: U and X on expired
 --   requests, skipping those that others have locked, then X on the rows of their keys.
 -- Indexes: primary keys; lease_broker_request_expiry (forget).
@@ -17,7 +17,9 @@
 -- Why the keys are in rows of sql_variant: this type keeps each value with its type, and every type that a key can have. The
 --   server makes the keys, so the broker cannot send them with the request. SQLite's file stores them as bytes that the broker
 --   makes.
--- Why `read_keys` does not look at the list: a call that is sent again can have other lists, because the table has changed since.
+-- Why a remembered key has not the place of its item in a list: a call that is sent again can have other lists, because the table has
+--   changed since. item_list numbers the sets of columns that items name, for ready and delayed items apart, and item_position the items
+--   of each.
 -- Why `forget` adds up the items: one transaction deletes at most 2,000 keys, so that its locks do not escalate.
 
 -- :: if_new
@@ -31,18 +33,18 @@ SELECT 1 AS lb_n, {digest_parameter} AS lb_digest;
 
 -- :: remember_given_keys
 INSERT lease_broker_request_key (queue, request_id, item_list, item_position, {key_numbers})
-SELECT @queue, @request, {list_number}, n.lb_o, {n_key_columns}
+SELECT @queue, @request, n.lb_l, n.lb_o, {n_key_columns}
 FROM @new{list_number} AS n;
 
 -- :: remember_identity_keys
 INSERT lease_broker_request_key (queue, request_id, item_list, item_position, {key_numbers})
-SELECT @queue, @request, {list_number}, n.lb_o, {k_key_columns}
+SELECT @queue, @request, n.lb_l, n.lb_o, {k_key_columns}
 FROM (SELECT ROW_NUMBER() OVER (ORDER BY {k_key_columns}{key_direction}) AS lb_r, {k_key_columns} FROM @keys{list_number} AS k) AS k
     INNER JOIN @new{list_number} AS n ON n.lb_i = k.lb_r - 1;
 
 -- :: remember_row_by_row_keys
 INSERT lease_broker_request_key (queue, request_id, item_list, item_position, {key_numbers})
-SELECT @queue, @request, {list_number}, n.lb_o, {k_key_columns}
+SELECT @queue, @request, n.lb_l, n.lb_o, {k_key_columns}
 FROM @keys{list_number} AS k INNER JOIN @new{list_number} AS n ON n.lb_i = k.lb_i;
 
 -- :: if_remembered
@@ -55,10 +57,10 @@ WHERE r.queue = @queue AND r.request_id = @request;
 
 -- :: read_keys
 SELECT {k_key_values}
-FROM (SELECT s.item_position AS lb_p, {s_key_as_names}
+FROM (SELECT s.item_list AS lb_l, s.item_position AS lb_p, {s_key_as_names}
     FROM lease_broker_request_key AS s
     WHERE s.queue = @queue AND s.request_id = @request) AS k
-ORDER BY k.lb_p;
+ORDER BY k.lb_l, k.lb_p;
 
 -- :: end_if
 END;

@@ -157,32 +157,59 @@ pub(super) fn render_batch(
     roll_back_on_error(sql, queue.has_triggers)
 }
 
-/// The number of INSERTs up to which a batch adds items in their order. With more, items that do not follow each other share one.
-const MAX_ORDERED: usize = 32;
+/// The number of INSERTs up to which a batch adds items in their order. With more, items that do not follow each other share one: each
+/// INSERT makes the text of the batch longer, and reads the long texts of the call again.
+const MAX_ORDERED: usize = 8;
 
-/// Returns the one of these INSERTs, each given by its first item, that can add an item. Items keep their order, unless that takes too
-/// many INSERTs.
-pub(super) fn insert_for<'a>(
-    inserts: impl DoubleEndedIterator<Item = &'a NewItem> + ExactSizeIterator,
-    item: &NewItem,
-) -> Option<usize> {
-    let count = inserts.len();
-    let searched = if count < MAX_ORDERED { 1 } else { count };
-    let place = inserts
-        .rev()
-        .take(searched)
-        .position(|first| fit_one_insert(first, item))?;
-    Some(count - 1 - place)
+impl QueueStatements {
+    /// Returns the one of these INSERTs, each given by its first item, that can add an item. Items keep their order, unless that takes
+    /// too many INSERTs.
+    pub(super) fn insert_for<'a>(
+        &self,
+        inserts: impl DoubleEndedIterator<Item = &'a NewItem> + ExactSizeIterator,
+        item: &NewItem,
+    ) -> Option<usize> {
+        let count = inserts.len();
+        let searched = if count < MAX_ORDERED { 1 } else { count };
+        let sets_same = |state: &str| {
+            let of = |columns: &str| &self.placeholders[&*format!("mirror_{columns}_{state}")];
+            [of("columns"), of("values")]
+        };
+        let any_delay = sets_same("ready") == sets_same("delayed");
+        let can_add = |first: &NewItem| {
+            names(first).eq(names(item)) && (any_delay || is_ready(first) == is_ready(item))
+        };
+        let place = inserts.rev().take(searched).position(can_add)?;
+        Some(count - 1 - place)
+    }
 }
 
-/// Returns whether one INSERT can add both items.
-fn fit_one_insert(one: &NewItem, other: &NewItem) -> bool {
-    let names = [one, other].map(|item| item.columns.iter().map(|(name, _)| name));
-    let [names, other_names] = names;
-    one.delay.is_zero() == other.delay.is_zero() && names.eq(other_names)
+fn names(item: &NewItem) -> impl Iterator<Item = &String> {
+    item.columns.iter().map(|(name, _)| name)
 }
 
-/// Groups the items, in their order: an identity column counts in it.
+fn is_ready(item: &NewItem) -> bool {
+    item.delay.is_zero()
+}
+
+/// Returns the indexes of items that name the same columns, and are all ready or all delayed, in the order in which such items appear.
+/// In contrast to the groups, this depends on the items alone. A call that is remembered has its keys in this order.
+pub(super) fn shapes(items: &[NewItem]) -> Vec<Vec<usize>> {
+    let mut shapes: Vec<Vec<usize>> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let has_item = |shape: &&mut Vec<usize>| {
+            let first = &items[shape[0]];
+            names(first).eq(names(item)) && is_ready(first) == is_ready(item)
+        };
+        match shapes.iter_mut().find(has_item) {
+            Some(shape) => shape.push(index),
+            None => shapes.push(vec![index]),
+        }
+    }
+    shapes
+}
+
+/// Groups the items, in their order if that takes few INSERTs: an identity column counts in it.
 ///
 /// # Errors
 /// [`StoreError::Rejected`] with every item that cannot be encoded.
@@ -192,6 +219,12 @@ pub(super) fn group_items<'a>(
 ) -> Result<Vec<ItemGroup<'a>>, StoreError> {
     let mut groups: Vec<ItemGroup<'a>> = Vec::new();
     let mut rejections = Vec::new();
+    let mut places = vec![(0, 0); items.len()];
+    for (number, shape) in shapes(items).into_iter().enumerate() {
+        for (position, index) in shape.into_iter().enumerate() {
+            places[index] = (number, position);
+        }
+    }
     let items = queue.with_same_columns(items.iter());
     for (item_index, item) in items.into_iter().enumerate() {
         let mut entry = match queue.encode_item(&item) {
@@ -205,7 +238,7 @@ pub(super) fn group_items<'a>(
             continue;
         }
         let firsts = groups.iter().map(|group| &*group.first);
-        let place = insert_for(firsts, &item).unwrap_or_else(|| {
+        let place = queue.insert_for(firsts, &item).unwrap_or_else(|| {
             groups.push(ItemGroup {
                 first: item,
                 indexes: Vec::new(),
@@ -215,7 +248,8 @@ pub(super) fn group_items<'a>(
         });
         let group = &mut groups[place];
         entry.insert("i", json!(group.indexes.len()));
-        entry.insert("o", json!(item_index));
+        entry.insert("l", json!(places[item_index].0));
+        entry.insert("o", json!(places[item_index].1));
         group.indexes.push(item_index);
         group.list.push(entry);
     }

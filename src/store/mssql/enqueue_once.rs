@@ -4,7 +4,7 @@ use lease_broker_model::key::hex;
 use tiberius::ToSql;
 
 use super::decode;
-use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys_of};
+use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys_of, shapes};
 use super::error::RetrySafety;
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
@@ -84,7 +84,7 @@ impl MssqlOperations {
         Ok(if is_new {
             EnqueuedOnce::Added(keys_of(queue, count, &indexes, keys)?)
         } else {
-            let all = [(0..count).collect()];
+            let all = [shapes(items).concat()];
             EnqueuedOnce::Repeated(keys_of(queue, count, &all, keys)?)
         })
     }

@@ -7,7 +7,6 @@ use lease_broker_model::item_state::State;
 use serde_json::json;
 
 use super::decode;
-use super::enqueue::insert_for;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
@@ -288,7 +287,7 @@ impl MssqlOperations {
                     .encode_item(&item)
                     .map_err(|(_, problem)| StoreError::Bug(problem.text))?;
                 let firsts = inserts[start..].iter().map(|insert| &*insert.first);
-                let place = insert_for(firsts, &item).map(|place| start + place);
+                let place = target.insert_for(firsts, &item).map(|place| start + place);
                 let place = place.unwrap_or_else(|| {
                     inserts.push(FollowUpInsert {
                         queue,

@@ -13,7 +13,7 @@ use crate::StoreError;
 pub fn refuse_missing_file(path: &Path, queues: &[QueueSpec]) -> Result<(), StoreError> {
     let foreign = queues.iter().find(|queue| queue.managed_columns.is_none());
     match foreign {
-        Some(queue) if !path.exists() => {
+        Some(queue) if matches!(path.try_exists(), Ok(false)) => {
             let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             Err(StoreError::Io(format!(
                 "the file {} does not exist, and the table {:?} of queue {:?} should be in it: name the file with --store or store.path, \
