@@ -17,6 +17,7 @@ use lease_broker_store::{QueueIndex, Store, StoreError};
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::SignalKind;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::layers::{Drained, Layers, Parts};
@@ -353,7 +354,7 @@ fn start_telemetry(
 type StartParts = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
 
 /// Opens the store and the port. A thread for blocking work does it, because a SQLite file blocks the thread that opens it. If the future
-/// is dropped, the process can end at once: until the port is open nothing is served.
+/// is dropped, the thread ends with it, before its runtime does: until the port is open nothing is served.
 async fn open_in_background(config: &Config) -> Result<StartParts, CommandError> {
     let config = config.clone();
     let open = async move || {
@@ -362,7 +363,16 @@ async fn open_in_background(config: &Config) -> Result<StartParts, CommandError>
         let example = store.example_item(QueueIndex(0)).await.ok().flatten();
         Ok((store, listener, example))
     };
-    let opened = spawn_blocking(move || Handle::current().block_on(open())).await;
+    let dropped = CancellationToken::new();
+    let _guard = dropped.clone().drop_guard();
+    let open_unless_dropped = async move || {
+        tokio::select! {
+            biased;
+            () = dropped.cancelled() => Err(CommandError::failed("ended while it started")),
+            opened = open() => opened,
+        }
+    };
+    let opened = spawn_blocking(move || Handle::current().block_on(open_unless_dropped())).await;
     opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())))
 }
 
