@@ -282,6 +282,7 @@ fn assert_ends(starting: Child) {
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{log}");
     assert!(log.contains("ended while it started"), "{log}");
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 #[test]
