@@ -86,6 +86,9 @@ class State:
             return 0
         if self.events.is_behind:
             return 0
+        # Otherwise a worker whose endings all meet a lock would claim without an end.
+        if sum(lease.phase == RESENDING for lease in self.held.values()) >= self.options.concurrency:
+            return 0
         slots = min(self.free_slots, self.options.max_slots_per_call)
         self.free_slots -= slots
         return slots

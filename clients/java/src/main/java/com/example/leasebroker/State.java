@@ -160,6 +160,10 @@ final class State {
     if (!takesItems || stuck > options.maxStuck()) {
       return 0;
     }
+    // Otherwise a worker whose endings all meet a lock would claim without an end.
+    if (held.values().stream().filter(HeldLease::isResent).count() >= options.concurrency()) {
+      return 0;
+    }
     int slots = Math.min(freeSlots, options.maxSlotsPerCall());
     freeSlots -= slots;
     return slots;
