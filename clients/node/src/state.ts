@@ -293,7 +293,7 @@ export class State {
     const problem = field === "" ? text : `${field}: ${text}`;
     this.events.emit("refused", lease.item, { reason: problem });
     // The broker stores the reason too, but only the last one of each item.
-    this.options.logger.warn(`the broker refuses to ${kind} item ${lease.item.key}: ${problem}`);
+    this.options.logger.warn(`ending refused: ${kind} item ${lease.item.key}: ${problem}`);
     lease.phase = "running";
     this.parts.keeper.keep([lease]);
     if (kind === "complete") {

@@ -356,7 +356,7 @@ class State:
         self.events.emit("refused", lease.item, reason=problem)
         # The broker stores the reason too, but only the last one of each item.
         verb = ending.rpc.lower()
-        self.options.logger.warning("the broker refuses to %s item %s: %s", verb, lease.item.key, problem)
+        self.options.logger.warning("ending refused: %s item %s: %s", verb, lease.item.key, problem)
         lease.phase = RUNNING
         if ending.rpc == "Complete":
             self.settle(endings.failed(lease, f"Refused: {problem}"), self.now())
