@@ -132,7 +132,7 @@ func (s *settler) postpone(locked []*ending) {
 		return
 	}
 	s.state.update(func() { s.noteRetry(locked) })
-	tries := 1 + slices.MinFunc(locked, func(a, b *ending) int { return a.tries - b.tries }).tries
+	tries := 1 + slices.MaxFunc(locked, func(a, b *ending) int { return a.tries - b.tries }).tries
 	wait, err := s.caller.pauseAfterLock(locked[0].rpc(), tries, lastDeadline(s.state, locked).Sub(s.state.now()))
 	s.state.update(func() {
 		if err != nil {

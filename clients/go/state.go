@@ -120,9 +120,24 @@ func (s *state) reserveSlots() int {
 	if !s.takesItems || s.stuck > s.options.maxStuck {
 		return 0
 	}
+	// Otherwise a worker whose endings all meet a lock would claim without an end.
+	if s.countResending() >= s.options.concurrency {
+		return 0
+	}
 	slots := min(s.freeSlots, s.options.maxSlotsPerCall())
 	s.freeSlots -= slots
 	return slots
+}
+
+// countResending counts the endings that wait because of locked rows. No claim is made during other repetitions.
+func (s *state) countResending() int {
+	count := 0
+	for _, lease := range s.held {
+		if lease.phase == phaseResending {
+			count++
+		}
+	}
+	return count
 }
 
 // returnSlots gives back slots for which no item came.

@@ -100,7 +100,7 @@ export class Settler {
     const [first] = locked;
     if (first === undefined) return;
     state.resend(locked);
-    const tries = 1 + Math.min(...locked.map(({ lease }) => lease.tries));
+    const tries = 1 + Math.max(...locked.map(({ lease }) => lease.tries));
     for (const { lease } of locked) lease.tries = tries;
     try {
       await this.caller.waitAfterLock(rpcs[first.kind].name, tries, this.#untilOf(locked));

@@ -97,6 +97,8 @@ export class State {
   /** Reserves the free slots for a claim. Returns their number, which is 0 if the worker takes no items now. */
   reserveSlots(): number {
     if (!this.takesItems || this.tooManyStuck || this.#claimPause !== null) return 0;
+    // Otherwise a worker whose endings all meet a lock would claim without an end.
+    if ([...this.held.values()].filter(({ phase }) => phase === "resending").length >= this.options.concurrency) return 0;
     const slots = Math.min(this.freeSlots, Math.max(Math.floor(MAX_ITEMS_PER_CALL / this.options.slotSize), 1));
     this.freeSlots -= slots;
     return slots;
@@ -291,7 +293,7 @@ export class State {
     const problem = field === "" ? text : `${field}: ${text}`;
     this.events.emit("refused", lease.item, { reason: problem });
     // The broker stores the reason too, but only the last one of each item.
-    this.options.logger.warn(`the broker refuses to ${kind} item ${lease.item.key}: ${problem}`);
+    this.options.logger.warn(`ending refused: ${kind} item ${lease.item.key}: ${problem}`);
     lease.phase = "running";
     this.parts.keeper.keep([lease]);
     if (kind === "complete") {

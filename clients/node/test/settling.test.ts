@@ -125,7 +125,7 @@ test("a refused completion is logged with the reason", async (t) => {
   const logger = { ...quiet, warn: (text: string) => void warnings.push(text) };
   const script = { complete: [refused], fail: [results(Outcome.APPLIED)] };
   await settle(t, [lease("a")], script, () => undefined, (journal) => journal.waitFor("failed"), logger);
-  assert.deepEqual(warnings, ['the broker refuses to complete item a: columns["Total"]: 12.5 is a float']);
+  assert.deepEqual(warnings, ['ending refused: complete item a: columns["Total"]: 12.5 is a float']);
 });
 
 const locked = { outcome: Outcome.REFUSED, refusal: { reason: RefusalReason.LOCKED, message: "locked" } };

@@ -166,7 +166,7 @@ def test_refused_completion_is_logged_with_the_reason(server: ScriptedServer, ca
     work(server, lambda item: None, lambda events: "failed" in names(events))
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage() == 'the broker refuses to complete item 1: columns["Total"]: 12.5 is a float'
+    assert record.getMessage() == 'ending refused: complete item 1: columns["Total"]: 12.5 is a float'
 
 
 def test_endings_do_not_wait_for_a_locked_row(server: ScriptedServer) -> None:

@@ -91,6 +91,15 @@ def test_address_that_has_left_the_name_answers_calls_that_have_it(
     transport.close()
 
 
+def test_name_can_have_the_address_of_an_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(0, 0, 0, "", (number, 1)) for number in ("fe80::1%br-9f3c", "10.0.0.5")]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **_options: found)
+    transport = Transport("dns:///broker.example:1", plaintext(allow_plaintext=True))
+    targets = {transport.route().target, transport.route().target}
+    assert targets == {"ipv4:10.0.0.5:1", "ipv6:[fe80::1%br-9f3c]:1"}
+    transport.close()
+
+
 @pytest.mark.parametrize("form", ["{}", "dns:///{}"])
 def test_broker_on_this_machine_is_called_without_a_proxy(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, form: str

@@ -399,7 +399,7 @@ fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
     let rpc = locked.first()?.message.rpc();
     note_retry(shared, &locked);
     let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
-    let tries = 1 + held.map(|lease| lease.tries).min()?;
+    let tries = 1 + held.map(|lease| lease.tries).max()?;
     let failure = Failure::of_lock();
     let (code, wait) = (failure.code, pause_after_lock(tries));
     let at = (shared.clock)() + wait;

@@ -279,6 +279,12 @@ impl Shared {
         if self.claims != Claims::Open || self.stuck > self.options.max_stuck() {
             return Reserved::default();
         }
+        // Otherwise a worker whose endings all meet a lock would claim without an end.
+        let held = self.held.values();
+        let resending = held.filter(|lease| lease.phase == Phase::Resending);
+        if resending.count() >= self.options.concurrency {
+            return Reserved::default();
+        }
         let batch = self.options.batch;
         let mut slots = self.free_slots.min(self.options.max_slots_per_call());
         let mut items = slots * batch;

@@ -24,7 +24,7 @@ def run(cell: Cell) -> None:
                     result.CopyFrom(LOCKED)
 
     with FakeBroker([lease(key) for key in ("locked", "second", "last")], refuse) as broker:
-        worker = cell.worker(broker.address)
+        worker = cell.worker(broker.address, concurrency=2)
         worker.wait_for("completed", key="last")
         worker.wait_for("retry")
         worker.stop()

@@ -57,7 +57,8 @@ def is_loopback(address: str) -> bool:
     """Returns True if an address such as "127.0.0.1:50051" or "unix:/run/broker.sock" is on this machine."""
     if address.startswith("unix:"):
         return True
-    host = split_address(address.removeprefix("ipv4:").removeprefix("ipv6:"))[0]
+    # An address that was found for a name can have the name of an interface, such as fe80::1%br-9f3c.
+    host = re.sub("^(dns:///|ipv[46]:)", "", address).rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -250,7 +250,7 @@ class Settler:
         """Sends endings whose rows are locked again after a pause, unless their leases end before."""
         state, group = self._state, call.group
         self.note_resent(call)
-        tries = 1 + min(ending.tries for ending in group)
+        tries = 1 + max(ending.tries for ending in group)
         try:
             pause = self._caller.pause_after_lock(call.rpc, tries, call.ends_at(state) - state.now())
         except LeaseBrokerError as error:

@@ -86,6 +86,9 @@ class State:
             return 0
         if self.events.is_behind:
             return 0
+        # Otherwise a worker whose endings all meet a lock would claim without an end.
+        if sum(lease.phase == RESENDING for lease in self.held.values()) >= self.options.concurrency:
+            return 0
         slots = min(self.free_slots, self.options.max_slots_per_call)
         self.free_slots -= slots
         return slots
@@ -353,7 +356,7 @@ class State:
         self.events.emit("refused", lease.item, reason=problem)
         # The broker stores the reason too, but only the last one of each item.
         verb = ending.rpc.lower()
-        self.options.logger.warning("the broker refuses to %s item %s: %s", verb, lease.item.key, problem)
+        self.options.logger.warning("ending refused: %s item %s: %s", verb, lease.item.key, problem)
         lease.phase = RUNNING
         if ending.rpc == "Complete":
             self.settle(endings.failed(lease, f"Refused: {problem}"), self.now())

@@ -171,7 +171,7 @@ final class Settler {
   /** Sends endings whose rows are locked again after a pause, unless their leases end before. */
   private void postpone(List<Ending> locked) {
     keepLeases(locked);
-    int tries = 1 + locked.stream().mapToInt(ending -> ending.lease().tries).min().orElseThrow();
+    int tries = 1 + locked.stream().mapToInt(ending -> ending.lease().tries).max().orElseThrow();
     long pause;
     try {
       pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked));

@@ -160,6 +160,10 @@ final class State {
     if (!takesItems || stuck > options.maxStuck()) {
       return 0;
     }
+    // Otherwise a worker whose endings all meet a lock would claim without an end.
+    if (held.values().stream().filter(HeldLease::isResent).count() >= options.concurrency()) {
+      return 0;
+    }
     int slots = Math.min(freeSlots, options.maxSlotsPerCall());
     freeSlots -= slots;
     return slots;
@@ -414,11 +418,14 @@ final class State {
         () -> options.logger().log(System.Logger.Level.WARNING, "checkpoint of item {0} refused, {1} bytes: {2}", lease.item.key(), bytes, reason));
   }
 
-  /** Logs that the broker has refused an ending. The broker stores the reason too, but only the last one of each item. */
+  /**
+   * Logs that an ending was refused, by the broker or by a proxy. The broker stores the reason too, but only the last one of each
+   * item.
+   */
   void warnOfRefusal(HeldLease lease, String rpc, String reason) {
     String verb = rpc.toLowerCase(Locale.ROOT);
     effects.add(
-        () -> options.logger().log(System.Logger.Level.WARNING, "the broker refuses to {0} item {1}: {2}", verb, lease.item.key(), reason));
+        () -> options.logger().log(System.Logger.Level.WARNING, "ending refused: {0} item {1}: {2}", verb, lease.item.key(), reason));
   }
 
   /** The nanoseconds without an answer after which the worker is not healthy. */
