@@ -149,10 +149,15 @@ impl Serve {
         let admin_port = start_admin_port(&config, state)?;
         let new_file = config.store.absolute_path().filter(|file| !file.exists());
         // A database that does not answer, or a long build of an index, does not stop the end of the service either.
+        let stopped = CancellationToken::new();
+        let mut opening = Box::pin(open_in_background(config.clone(), stopped.clone()));
         let (store, listener, example) = tokio::select! {
-            opened = open_in_background(&config) => opened?,
+            opened = &mut opening => opened?,
             () = stop.next() => {
                 tracing::info!("ended while it started");
+                stopped.cancel();
+                // Otherwise the thread meets a runtime that has ended. A thread that a SQLite file blocks is not waited for.
+                let _ = tokio::time::timeout(STORE_PAUSE, opening).await;
                 return Ok(());
             }
         };
@@ -353,26 +358,26 @@ fn start_telemetry(
 /// The parts of a service that may have to be waited for. The last one is an item for the announcement, which is shorter without it.
 type StartParts = (Arc<dyn Store>, TcpListener, Option<Vec<(String, String)>>);
 
-/// Opens the store and the port. A thread for blocking work does it, because a SQLite file blocks the thread that opens it. If the future
-/// is dropped, the thread ends with it, before its runtime does: until the port is open nothing is served.
-async fn open_in_background(config: &Config) -> Result<StartParts, CommandError> {
-    let config = config.clone();
+/// Opens the store and the port, unless the start is stopped. A thread for blocking work does it, because a SQLite file blocks the thread
+/// that opens it. Until the port is open nothing is served, so the process can end at any time.
+async fn open_in_background(
+    config: Config,
+    stopped: CancellationToken,
+) -> Result<StartParts, CommandError> {
     let open = async move || {
         let store = wait_for_store(&config).await?;
         let listener = bind(&config).await?;
         let example = store.example_item(QueueIndex(0)).await.ok().flatten();
         Ok((store, listener, example))
     };
-    let dropped = CancellationToken::new();
-    let _guard = dropped.clone().drop_guard();
-    let open_unless_dropped = async move || {
+    let open_unless_stopped = async move || {
         tokio::select! {
             biased;
-            () = dropped.cancelled() => Err(CommandError::failed("ended while it started")),
+            () = stopped.cancelled() => Err(CommandError::failed("ended while it started")),
             opened = open() => opened,
         }
     };
-    let opened = spawn_blocking(move || Handle::current().block_on(open_unless_dropped())).await;
+    let opened = spawn_blocking(move || Handle::current().block_on(open_unless_stopped())).await;
     opened.unwrap_or_else(|panicked| Err(CommandError::failed(panicked.to_string())))
 }
 

@@ -217,7 +217,8 @@ fn broker_row(broker: &proto::BrokerInstance) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use tonic::Status;
+    use tonic::{Code, Status};
+    use tonic_types::{ErrorDetails, StatusExt as _};
 
     use super::*;
 
@@ -229,9 +230,14 @@ mod tests {
             last_seen.is_long_ago(&outage, start + Duration::from_secs(seconds))
         };
         let refused = || CommandError::unavailable("connection refused");
-        let answer = || CommandError::from(Status::unavailable("the database does not answer"));
+        let answer = || {
+            let details = ErrorDetails::with_error_info("STORE_UNAVAILABLE", "leasebroker", []);
+            let text = "the database does not answer";
+            CommandError::from(Status::with_error_details(Code::Unavailable, text, details))
+        };
+        let of_balancer = || CommandError::from(Status::unavailable("no broker answers"));
         assert!(!after(1, refused()));
-        assert!(!after(14, refused()));
+        assert!(!after(14, of_balancer()));
         assert!(!after(40, answer()));
         assert!(!after(54, refused()));
         assert!(after(55, refused()));
