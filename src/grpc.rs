@@ -34,5 +34,5 @@ mod tonic_errors;
 pub use self::admin::{AdminApi, AdminCaller};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, RefusedCalls, error_type};
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
-pub(crate) use self::protobuf_time::duration_to_proto;
+pub(crate) use self::protobuf_time::{duration_to_proto, millis};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};

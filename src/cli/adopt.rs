@@ -32,8 +32,8 @@ use crate::config::{Config, MAX_KEY_COLUMNS, Sources};
 /// Make an existing table a queue: write its configuration, and add the soft-lock columns and indexes
 ///
 /// Reads the table and proposes settings: its key, the columns that workers may write, and the columns that show other programs
-/// that a row is done. In a terminal it asks. Elsewhere flags give the answers, and it stops if the values of the rows leave a doubt
-/// about what they show. It prints the configuration and each change with its effect on other programs, and changes nothing before it
+/// that a row is done. In a terminal it asks. Elsewhere flags give the answers, and it stops if the values of the rows leave their
+/// states in doubt. It prints the configuration and each change with its effect on other programs, and changes nothing before it
 /// is confirmed. Afterwards it writes the SQL that undoes the change.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -16,6 +16,12 @@ pub(super) fn timestamp(millis: i64) -> prost_types::Timestamp {
     }
 }
 
+/// Converts a time to whole milliseconds since 1970-01-01T00:00:00Z. One that is out of their range becomes the nearest.
+pub(crate) fn millis(time: &prost_types::Timestamp) -> i64 {
+    let seconds = time.seconds.saturating_mul(1_000);
+    seconds.saturating_add(i64::from(time.nanos / 1_000_000))
+}
+
 /// Converts a duration.
 pub(crate) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     prost_types::Duration {
@@ -35,5 +41,6 @@ mod tests {
         assert_eq!(seconds(253_402_300_800_000), 253_402_300_799);
         assert_eq!(seconds(i64::MIN), -62_135_596_800);
         assert_eq!(seconds(1_500), 1);
+        assert_eq!(millis(&timestamp(-1_500)), -1_500);
     }
 }

@@ -139,6 +139,19 @@ pub(super) struct CallTimes {
     pub(super) attempts: u32,
 }
 
+#[cfg(test)]
+impl CallTimes {
+    /// Returns the times of a call that was answered at once.
+    pub(super) fn at(now: Instant) -> Self {
+        Self {
+            first_sent_at: now,
+            sent_at: now,
+            arrived_at: now,
+            attempts: 1,
+        }
+    }
+}
+
 impl<T> Answer<T> {
     pub(super) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
         Answer {

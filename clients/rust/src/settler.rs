@@ -584,13 +584,7 @@ mod tests {
             time_left: Some(duration_to_proto(Duration::from_secs(30))),
             ..proto::Lease::default()
         };
-        let now = Instant::now();
-        let times = CallTimes {
-            first_sent_at: now,
-            sent_at: now,
-            arrived_at: now,
-            attempts: 1,
-        };
+        let times = CallTimes::at(Instant::now());
         let reserved = Reserved { slots: 1, items: 1 };
         state.accept(vec![lease], reserved, times);
         let number = *state.lock().held.keys().next().expect("a lease");

@@ -91,13 +91,7 @@ mod tests {
             let options = Arc::new(Options::new("127.0.0.1:1".to_owned(), "work".to_owned()));
             let events = Arc::new(EventLog::new("work".to_owned(), None));
             let state = Arc::new(State::new(options, events, Box::new(|_, _| {})));
-            let now = Instant::now();
-            let times = CallTimes {
-                first_sent_at: now,
-                sent_at: now,
-                arrived_at: now,
-                attempts: 1,
-            };
+            let times = CallTimes::at(Instant::now());
             let reserved = state.lock().slots_to_claim();
             let time_left = duration_to_proto(Duration::from_secs(30));
             let lease = proto::Lease {

@@ -11,6 +11,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration as ProtoDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
+use crate::grpc::millis;
+
 /// Returns a text as part of a URL.
 pub(super) fn url(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
@@ -64,13 +66,6 @@ pub(super) fn proto_duration(time: ProtoDuration) -> String {
     duration(Duration::from_secs(time.seconds.max(0).unsigned_abs()))
 }
 
-/// Returns the milliseconds since 1970.
-pub(super) fn millis(time: &Timestamp) -> i64 {
-    time.seconds
-        .saturating_mul(1_000)
-        .saturating_add(i64::from(time.nanos / 1_000_000))
-}
-
 /// Returns a moment as RFC 3339 in whole seconds.
 pub(super) fn moment(time: &Timestamp) -> String {
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
@@ -95,8 +90,7 @@ pub(super) fn due(due_in: Option<ProtoDuration>) -> String {
 }
 
 /// Returns how long ago a moment was. It is for moments of which the API has no age: it compares the moment, which is by the database's
-/// clock, with the clock of this
-/// host. A moment in the future is so far ahead.
+/// clock, with the clock of this host. A moment in the future is so far ahead.
 pub(super) fn ago(time: &Timestamp) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -7,12 +7,12 @@ use lease_broker_store::{ArchiveCutoff, QueueIndex};
 use serde_json::json;
 
 use super::change::ChangeArgs;
-use super::time_args::millis;
 use crate::broker::retention::purge_archive_step;
 use crate::cli::CommandError;
 use crate::cli::config_args::{configured_queue, open_existing_store};
 use crate::cli::confirm::confirm_change;
 use crate::cli::output::{Row, plural};
+use crate::grpc::millis;
 
 /// The only queue of the store that is opened.
 const QUEUE: QueueIndex = QueueIndex(0);

@@ -31,12 +31,6 @@ fn parse(
     Ok(moment.into())
 }
 
-/// Returns a moment in whole milliseconds since 1970-01-01T00:00:00Z.
-pub(super) fn millis(moment: &Timestamp) -> i64 {
-    let seconds = moment.seconds.saturating_mul(1_000);
-    seconds.saturating_add(i64::from(moment.nanos / 1_000_000))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

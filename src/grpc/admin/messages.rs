@@ -16,7 +16,7 @@ use crate::broker::{
     OperationView, Operator, QueueState, StartOperation,
 };
 use crate::grpc::messages::{columns_from_proto, duration_from_proto, item_state};
-use crate::grpc::protobuf_time::{duration_to_proto, timestamp};
+use crate::grpc::protobuf_time::{duration_to_proto, millis, timestamp};
 use crate::why;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -134,9 +134,7 @@ fn millis_from_proto(field: &str, time: Option<prost_types::Timestamp>) -> Resul
     {
         return Err(Error::invalid(field, "is outside the years 0001 to 9999"));
     }
-    Ok(Some(
-        time.seconds * 1_000 + i64::from(time.nanos / 1_000_000),
-    ))
+    Ok(Some(millis(&time)))
 }
 
 /// Converts a state that a request names. `None`: it is unspecified.

@@ -19,13 +19,15 @@ const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 /// The most leases that one batch ends. For more rows SQL Server may lock the whole table (docs/sql-server.md).
 const MAX_ROWS: usize = 1_000;
 
-/// Returns the batch that finds the leased rows, and the one that ends the leases of a list.
-pub(super) fn batches(placeholders: &Placeholders, has_triggers: bool) -> [String; 2] {
-    let end = render(EPOCH, "end_leases", placeholders);
-    [
-        render(EPOCH, "find_leased", placeholders),
-        roll_back_on_error(end, has_triggers),
-    ]
+/// Returns the batch that finds the leased rows.
+pub(super) fn render_find(placeholders: &Placeholders) -> String {
+    render(EPOCH, "find_leased", placeholders)
+}
+
+/// Returns the batch that ends the leases of a list.
+pub(super) fn render_end(placeholders: &Placeholders, has_triggers: bool) -> String {
+    let batch = render(EPOCH, "end_leases", placeholders);
+    roll_back_on_error(batch, has_triggers)
 }
 
 /// The batches that end the leases of one table.
@@ -53,14 +55,12 @@ impl<'a> EndLeases<'a> {
         fence: i64,
     ) -> Self {
         let without_mirror = with(placeholders, [("mirror_ready", String::new())]);
-        let [find, end] = batches(placeholders, table.has_triggers);
-        let [_, end_without_mirror] = batches(&without_mirror, table.has_triggers);
         Self {
             queue,
             fence,
-            find,
-            end,
-            end_without_mirror,
+            find: render_find(placeholders),
+            end: render_end(placeholders, table.has_triggers),
+            end_without_mirror: render_end(&without_mirror, table.has_triggers),
         }
     }
 

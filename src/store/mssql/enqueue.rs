@@ -171,13 +171,13 @@ impl QueueStatements {
     ) -> Option<usize> {
         let count = inserts.len();
         let searched = if count < MAX_ORDERED { 1 } else { count };
-        let sets_same = |state: &str| {
-            let of = |columns: &str| &self.placeholders[&*format!("mirror_{columns}_{state}")];
-            [of("columns"), of("values")]
+        let any_delay = || {
+            let set = |placeholder| &self.placeholders[placeholder];
+            set("mirror_columns_ready") == set("mirror_columns_delayed")
+                && set("mirror_values_ready") == set("mirror_values_delayed")
         };
-        let any_delay = sets_same("ready") == sets_same("delayed");
         let can_add = |first: &NewItem| {
-            names(first).eq(names(item)) && (any_delay || is_ready(first) == is_ready(item))
+            names(first).eq(names(item)) && (is_ready(first) == is_ready(item) || any_delay())
         };
         let place = inserts.rev().take(searched).position(can_add)?;
         Some(count - 1 - place)

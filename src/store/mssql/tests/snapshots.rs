@@ -252,7 +252,8 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
 }
 
 fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static str, String); 4] {
-    let [find, end] = end_leases::batches(placeholders, has_triggers);
+    let find = end_leases::render_find(placeholders);
+    let end = end_leases::render_end(placeholders, has_triggers);
     [
         ("read the epoch", epoch::read_batch()),
         ("begin an epoch", epoch::raise_batch()),
