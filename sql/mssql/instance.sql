@@ -5,7 +5,7 @@
 --   the broker drains, otherwise 0. @P5: settings, as JSON. @P6: the time without an announcement after which a broker no longer
 --   counts as running, in seconds. @P7: the time after which its row is deleted, in seconds. @P8: activity, as JSON. `request_drain`: @P1: id.
 -- Results: fence of the epoch and generation. Then id as text, version, address, draining (0 or 1), settings and activity of each other
---   broker that runs. `list`: the time; then the same, the time of the start, and the milliseconds since it was seen, up to a day. It has no
+--   broker that runs. `list`: the time; then the same, the time of the start, and the milliseconds since it was seen. It has no
 --   second result if the table does not exist, or if the login may not see it. `request_drain`: the number of changed rows.
 -- Locks: X on the row of the generation; then X on the row of this broker; then U and X on old rows, skipping those that others have locked; then S on the rows.
 -- Indexes: primary key. DELETE and SELECT read the whole table, which has a row for each process of the last day.
@@ -37,9 +37,8 @@ SELECT @now AS lb_now;
 IF OBJECT_ID(N'lease_broker_instance') IS NOT NULL
     SELECT CONVERT(nvarchar(36), i.id) AS lb_id, CONVERT(nvarchar(64), i.version) AS lb_version, i.address AS lb_address,
         CONVERT(int, i.draining) AS lb_n, i.settings AS lb_settings, i.activity AS lb_activity, i.start_time AS lb_start,
-        DATEDIFF(millisecond, i.seen_time, @now) AS lb_since
+        DATEDIFF_BIG(millisecond, i.seen_time, @now) AS lb_since
     FROM lease_broker_instance AS i
-    WHERE i.seen_time BETWEEN DATEADD(day, -2, @now) AND DATEADD(day, 2, @now)
     ORDER BY i.seen_time DESC;
 
 -- :: request_drain

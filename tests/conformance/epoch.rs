@@ -1,10 +1,13 @@
 //! Epochs: after a restore no fencing token is given twice, and the leases of the restored state are over.
 
-use lease_broker_store::{OperationKind, OperationState, Settled};
+use std::collections::BTreeMap;
+
+use lease_broker_store::{OperationKind, OperationState, Settled, SettingsHash};
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, complete, fail, keys};
+use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys};
 
+use super::instances::{announce, instance};
 use super::operations::started;
 
 pub(crate) async fn new_epoch_raises_the_fence_of_every_item<H: Harness>() {
@@ -88,4 +91,16 @@ pub(crate) async fn new_epoch_cancels_running_operations<H: Harness>() {
     started(&fixture, OperationKind::Purge).await;
     let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
     assert_eq!(epoch.expect("an epoch").cancelled_operations.len(), 1);
+}
+
+/// The queue stands in the configuration of a broker that ran before the backup.
+pub(crate) async fn new_epoch_names_a_queue_left_out_of_an_old_state<H: Harness>() {
+    let fixture = Fixture::<H>::items(1).await;
+    let settings = SettingsHash::new(&fixture.queues[0]);
+    let served = |queue: &str| (queue.to_owned(), settings.clone());
+    let queues = BTreeMap::from([served(&fixture.queues[0].name), served("left")]);
+    announce(&fixture, &instance("a:1", queues)).await;
+    fixture.advance(20 * 24 * HOUR).await;
+    let epoch = fixture.harness.begin_epoch(&fixture.queues).await;
+    assert_eq!(epoch.expect("an epoch").left_queues, ["left"]);
 }

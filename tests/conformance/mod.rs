@@ -101,6 +101,7 @@ macro_rules! conformance {
                     new_epoch_ends_any_number_of_leases
                     lease_of_a_later_epoch_stays
                     new_epoch_cancels_running_operations
+                    new_epoch_names_a_queue_left_out_of_an_old_state
                 }
                 isolation {
                     row_with_a_full_counter_becomes_dead
