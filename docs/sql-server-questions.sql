@@ -213,7 +213,19 @@ ORDER BY d.w, d.id
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@n = 1));
 GO
 
+-- 18. What does a queue without a row in lease_broker_queue lock, and does the lock reach the row of the next queue?
+-- Expected: a row with resource_type KEY and request_mode RangeS-S. In a second session, UPDATE dbo.q18 SET n = 1 WHERE q = N'b' waits
+-- until the ROLLBACK. A broker gives each of its queues a row when it starts, so that this does not happen.
+CREATE TABLE dbo.q18 (q nvarchar(128) PRIMARY KEY, n int NOT NULL);
+INSERT dbo.q18 VALUES (N'b', 0);
+BEGIN TRANSACTION;
+SELECT n FROM dbo.q18 WITH (SERIALIZABLE, ROWLOCK) WHERE q = N'a';
+SELECT resource_type, request_mode FROM sys.dm_tran_locks WHERE request_session_id = @@SPID AND resource_type = 'KEY';
+ROLLBACK TRANSACTION;
+GO
+
 -- Clean up.
+DROP TABLE dbo.q18;
 DROP TABLE dbo.q17;
 DROP TABLE dbo.q16;
 IF OBJECT_ID(N'dbo.q15') IS NOT NULL DROP TABLE dbo.q15;

@@ -45,13 +45,15 @@
 -- Why the state is a smallint: Babelfish cannot add a tinyint with a default to a table that has rows.
 -- Why the index of an archive that is an empty heap is clustered: a deletion from a heap does not free its pages. A heap with rows
 --   would have to be written anew, so it gets another index.
--- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, and tools such as sqlcmd set them off.
+-- Why SET QUOTED_IDENTIFIER, ANSI_NULLS ON: a filtered index needs them, a name with a bracket is in quotation marks, and tools such as
+--   sqlcmd set them off.
 -- Why `backfill` keeps its position in lease_broker_position: the next run continues after the last key visited, also in another
 --   session after an interruption. A statement that searched for rows to change would read the rows before them again at each
 --   run. {walk} is a hash of the table and the conditions, so that another back-fill starts at the first row. The table is dropped
 --   with its last row.
 
 -- :: create
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF OBJECT_ID({table_literal}) IS NULL
 CREATE TABLE {table} (
     {definitions},
@@ -104,10 +106,10 @@ UNION ALL SELECT NULL, NULL, f.fence FROM lease_broker_fence AS f WHERE f.table_
 SELECT COUNT(*) FROM {table} AS t WHERE t.{lease_state} NOT IN (0, 1, 2, 3, 4)
 
 -- :: find_null_key
-SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK) WHERE {key_is_null}
+SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE {key_is_null}
 
 -- :: add_column
-SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+SET XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT 10000;
 IF COL_LENGTH({table_literal}, {column_literal}) IS NULL
 BEGIN
 BEGIN TRANSACTION;
@@ -232,7 +234,7 @@ BEGIN
 END
 
 -- :: replace_index
-SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+SET XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT 10000;
 BEGIN TRANSACTION;
 DROP INDEX {old_index} ON {table};
 EXEC sp_rename {new_index_literal}, {old_name}, N'INDEX';
@@ -252,6 +254,7 @@ DELETE FROM lease_broker_group_rate WHERE queue = {queue_literal};
 COMMIT TRANSACTION
 
 -- :: create_archive
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 IF OBJECT_ID({archive_literal}) IS NULL
 CREATE TABLE {archive} ({archive_definitions})
 

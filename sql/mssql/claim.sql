@@ -77,7 +77,7 @@
 
 -- :: claim_lock
 DECLARE @claim_lock_result int, @claim_lock_name nvarchar(255) = CONCAT(N'lease_broker_', OBJECT_ID({table_literal}), N'_', {state_column_literal}),
-    @claim_lock_wait int = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+    @claim_lock_wait int = (SELECT MAX(w.lb_n) FROM (VALUES (0), (DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline))) AS w (lb_n));
 EXEC @claim_lock_result = sp_getapplock @Resource = @claim_lock_name, @LockMode = 'Exclusive', @LockTimeout = @claim_lock_wait;
 IF @claim_lock_result < 0 THROW 51222, N'other claims have held the application lock of this queue for 5 s', 1;
 SET @now = SYSUTCDATETIME();
@@ -97,7 +97,7 @@ BEGIN
     SET @token = (SELECT TOP (1) r.lb_t FROM @retried AS r WHERE @token IS NULL OR r.lb_t > @token ORDER BY r.lb_t);
     IF @token IS NULL BREAK;
     SET @token_lock_name = N'lease_broker_' + CONVERT(nvarchar(36), @token);
-    SET @token_lock_wait = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+    SET @token_lock_wait = (SELECT MAX(w.lb_n) FROM (VALUES (0), (DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline))) AS w (lb_n));
     EXEC @token_lock_result = sp_getapplock @Resource = @token_lock_name, @LockMode = 'Exclusive', @LockTimeout = @token_lock_wait;
     IF @token_lock_result < 0 INSERT @answered (lb_o) SELECT r.lb_o FROM @retried AS r WHERE r.lb_t = @token;
 END;

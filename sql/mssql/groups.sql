@@ -15,7 +15,7 @@
 --   suspects.sql. `tell_busy_suspects` stands at the end of its `choose_share`: if no suspect is free, groups can be the reason. `set_policy`, in adopt.sql, `fill_row` and `set_limits` are batches of their own: the broker runs `fill_row` when
 --   it starts, and `set_limits` is the change of an operator. Both contain `read_row`.
 -- Parameters: those of claim.sql. `declare_given`: @P7: JSON array of groups, {n: number, g: group as text}. `fill_row`: @P1:
---   queue. @P2: policy. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
+--   queue. @P2: policy; empty: claims take no turns. @P3 to @P10: limits as text; empty: missing. `set_limits`: @P1: queue. @P2 to @P9: limits; empty: not
 --   changed.
 -- Results: `tell_limits`: a row with lb_limited (max_leases, rate, busy or an empty text), the microseconds until the next
 --   token, whether the walk was cut, the number of groups that it has looked at, and the microseconds that the claim waited for the
@@ -40,6 +40,7 @@
 --   at 0, so that groups take turns in a burst too.
 -- Why a walk that found too few items also looks at the groups that it served: other calls of the batch get nothing, and the reason is
 --   that these groups hold further items back.
+-- Why U+FDD0 in the error: see pause.sql.
 -- Why @now is read again after the row was updated: the wait can last seconds.
 -- Why {busy_states} has the words of the index: a planner whose statistics know of no leases would otherwise choose an index that
 --   is not sorted by group, and read all of it in each visit.
@@ -62,13 +63,18 @@ SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @policy = q.pol
 FROM lease_broker_queue AS q
 WHERE q.queue = {queue_literal};
 SET @policy = COALESCE(@policy, N'not set');
-IF @policy COLLATE Latin1_General_100_BIN2 <> {policy} THROW 51227, @policy, 1;
+IF @policy COLLATE Latin1_General_100_BIN2 <> {policy}
+BEGIN
+    SET @policy = REPLACE(@policy COLLATE Latin1_General_100_BIN2, N'%', NCHAR(64976));
+    THROW 51227, @policy, 1;
+END;
 SELECT @now = SYSUTCDATETIME(), @clock = DATEDIFF_BIG(microsecond, '2000-01-01', SYSUTCDATETIME()),
     @turn_wait = DATEDIFF_BIG(microsecond, @asked, SYSUTCDATETIME());
 IF @max_leases > 0
     SELECT @left = CASE WHEN l.lb_n < @max_leases THEN @max_leases - l.lb_n ELSE 0 END, @limited = 'max_leases'
     FROM (SELECT COUNT(*) AS lb_n
-        FROM (SELECT TOP (@max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{leased_hint}) WHERE b.{lease_state} = 1) AS c) AS l;
+        FROM (SELECT TOP (@max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{leased_hint}) WHERE b.{lease_state} = 1) AS c) AS l
+    OPTION (KEEPFIXED PLAN);
 IF @rate_items > 0 AND @rate_micros > 0 AND @rate_burst > 0
 BEGIN
     SET @latest = @clock + (@rate_burst * @rate_micros + @rate_items - 1) / @rate_items + 1000000;
@@ -160,12 +166,13 @@ BEGIN
         INNER JOIN {table} AS t WITH (UPDLOCK, {by_key}{skip_locked}) ON {join_picked_on_key}
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND (t.{group} = p.lb_group OR t.{group} IS NULL AND p.lb_group IS NULL){except_suspects} THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR ({pick_count} = 1));
-    IF @is_over = 1 AND @limited = '' AND (@has_busy = 1 OR (SELECT COUNT(*) FROM @picked) < {pick_count} AND EXISTS (
-            SELECT 1
-            FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NOT NULL) AS c
-                INNER JOIN {table} AS t WITH (READUNCOMMITTED{group_seek_hint}) ON t.{group} = c.lb_group
-            WHERE t.{lease_state} = 0{key_not_null}{except_suspects} AND NOT EXISTS (SELECT 1 FROM @picked AS p WHERE {join_picked_on_key})))
-        SET @limited = 'busy';
+    IF @is_over = 1 AND @limited = '' AND @has_busy = 0 AND (SELECT COUNT(*) FROM @picked) < {pick_count}
+        SELECT TOP (1) @has_busy = 1
+        FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NOT NULL) AS c
+            INNER JOIN {table} AS t WITH (READUNCOMMITTED{group_seek_hint}) ON t.{group} = c.lb_group
+        WHERE t.{lease_state} = 0{key_not_null}{except_suspects} AND NOT EXISTS (SELECT 1 FROM @picked AS p WHERE {join_picked_on_key})
+        OPTION (KEEPFIXED PLAN);
+    IF @is_over = 1 AND @limited = '' AND @has_busy = 1 SET @limited = 'busy';
     IF @is_cut = 1 AND @limited = '' SET @limited = 'busy';
 END;
 
@@ -174,7 +181,8 @@ INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
                 SELECT TOP (1) 0, @visits, {t_key_columns}, t.{group}, @size
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}{except_in_group}
-                ORDER BY {t_group_order};
+                ORDER BY {t_group_order}
+                OPTION (KEEPFIXED PLAN);
 
 -- :: except_heads
 
@@ -183,7 +191,8 @@ INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
                     SELECT 1
                     FROM (SELECT * FROM @claimable WHERE lb_turn = {turn_number}) AS p
                         INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_picked_on_key}
-                    WHERE NOT (1 = 1{except_suspects}));
+                    WHERE NOT (1 = 1{except_suspects}))
+                OPTION (KEEPFIXED PLAN);
                 SET @group_count = @group_count - @@ROWCOUNT;
 
 -- :: next_in_turn
@@ -205,7 +214,8 @@ ELSE
                 SELECT TOP (1) 0, {turn_number}, {t_key_columns}, NULL, 2147483647
                 FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}{except_suspects}
-                ORDER BY {t_group_order};
+                ORDER BY {t_group_order}
+                OPTION (KEEPFIXED PLAN);
                 SET @group_count = @group_count + @@ROWCOUNT;
             END;
             IF @wrapped = 1 OR @begins_round = 1 SET @is_over = 1;
@@ -240,7 +250,8 @@ SET @at = NULL;
 SELECT TOP (1) @group = t.{group}
             FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
             WHERE t.{lease_state} = 0 AND {bounds}{key_not_null}
-            ORDER BY t.{group}, {t_group_order};
+            ORDER BY t.{group}, {t_group_order}
+            OPTION (KEEPFIXED PLAN);
 
 -- :: visit_first
 t.{group} IS NOT NULL
@@ -258,19 +269,22 @@ t.{group} = {at_value}
 t.{group} > {at_value} AND t.{group} <= {round_start_value}
 
 -- :: strict_size
-SET @size = CASE WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
+SELECT @size = CASE WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
                     WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) THEN 0
                 WHEN EXISTS (SELECT 1 FROM {table} AS b WITH (ROWLOCK{busy_hint})
                     WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} IN ({behind_states})) THEN -1
-                ELSE {run_size} END;
+                ELSE {run_size} END
+            OPTION (KEEPFIXED PLAN);
             IF @size < 0
-                SET @size = CASE (SELECT TOP (1) f.lb_state FROM {first_of_group} AS f ORDER BY {f_group_order}) WHEN 0 THEN 1 ELSE 0 END;
+                SELECT @size = CASE (SELECT TOP (1) f.lb_state FROM {first_of_group} AS f ORDER BY {f_group_order}) WHEN 0 THEN 1 ELSE 0 END
+                OPTION (KEEPFIXED PLAN);
 
 -- :: parallel_size
-SET @size = CASE WHEN @group_max_leases > 0 THEN @group_max_leases - (SELECT COUNT(*)
+SELECT @size = CASE WHEN @group_max_leases > 0 THEN @group_max_leases - (SELECT COUNT(*)
                     FROM (SELECT TOP (@group_max_leases) 1 AS lb_one FROM {table} AS b WITH (ROWLOCK{busy_hint})
                         WHERE {busy_states} AND b.{group} = {group_value} AND b.{lease_state} = 1) AS l)
-                ELSE 2147483647 END;
+                ELSE 2147483647 END
+            OPTION (KEEPFIXED PLAN);
 
 -- :: rate_size
 IF @size > 0 AND @group_latest > 0
@@ -309,7 +323,8 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}{except_in_group}
                 ORDER BY {t_group_order}) AS m
-            WHERE m.lb_place > 0 AND m.lb_place < c.lb_size;
+            WHERE m.lb_place > 0 AND m.lb_place < c.lb_size
+            OPTION (KEEPFIXED PLAN);
             INSERT @claimable (lb_place, lb_turn, {key_names}, lb_group, lb_size)
             SELECT m.lb_place, c.lb_turn, {m_key_names}, NULL, c.lb_size
             FROM (SELECT * FROM @claimable WHERE lb_place = 0 AND lb_group IS NULL) AS c CROSS JOIN (
@@ -317,7 +332,8 @@ IF @is_over = 1 AND @group_count > 0 AND @group_count < {pick_count} AND EXISTS 
                 FROM {table} AS t WITH (READUNCOMMITTED{group_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} IS NULL{key_not_null}{except_suspects}
                 ORDER BY {t_group_order}) AS m
-            WHERE m.lb_place > 0;
+            WHERE m.lb_place > 0
+            OPTION (KEEPFIXED PLAN);
             IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}
                     OR NOT EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_place = @each - 1 AND c.lb_size > @each)
                 BREAK;
@@ -357,7 +373,8 @@ DECLARE @burst_group TABLE (lb_turn int NOT NULL PRIMARY KEY, {group_declaration
                 FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
                 WHERE t.{lease_state} = 0 AND t.{group} = c.lb_group{key_not_null}{except_in_group}
                 ORDER BY {t_group_order}) AS m
-            WHERE m.lb_place >= c.lb_size AND m.lb_place < c.lb_most;
+            WHERE m.lb_place >= c.lb_size AND m.lb_place < c.lb_most
+            OPTION (KEEPFIXED PLAN);
             IF (SELECT COUNT(*) FROM @claimable) >= {pick_count}
                     OR NOT EXISTS (SELECT 1 FROM @claimable AS c WHERE c.lb_place = @beyond + @each - 1)
                 BREAK;
@@ -382,7 +399,8 @@ BEGIN
     FROM (SELECT {hash_of_row} AS lb_hash
             FROM (SELECT * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
             WHERE t.{group} IS NOT NULL) AS g
-    GROUP BY g.lb_hash;
+    GROUP BY g.lb_hash
+    OPTION (KEEPFIXED PLAN);
     UPDATE r
     SET arrival = CASE WHEN r.arrival > @clock THEN r.arrival ELSE @clock END + c.lb_micros
     FROM lease_broker_group_rate AS r INNER JOIN @charged AS c ON c.lb_hash = r.group_hash
@@ -430,13 +448,13 @@ SELECT @limited AS lb_limited, CASE @limited WHEN 'busy' THEN COALESCE(@group_wa
 
 -- :: tell_busy_suspects
 
-IF @limited = '' AND @share = 'others' AND NOT EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
-        SELECT 1
-        FROM (SELECT s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
-                WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
-            INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
-        WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_given} AND 0 = CASE WHEN 1 = 1{suspect_is_free} THEN 1 ELSE 0 END)
-    SET @limited = 'busy';
+IF @limited = '' AND @share = 'others' AND NOT EXISTS (SELECT 1 FROM @suspect)
+    SELECT TOP (1) @limited = 'busy'
+    FROM (SELECT s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_suspect AS s
+            WHERE s.queue = {queue_literal} AND s.worker IS NULL) AS d
+        INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
+    WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_given} AND 0 = CASE WHEN 1 = 1{suspect_is_free} THEN 1 ELSE 0 END
+    OPTION (KEEPFIXED PLAN);
 
 -- :: or_overdue
  OR d.ready_time <= DATEADD(millisecond, -{patience}, @now)
@@ -459,7 +477,7 @@ DECLARE @max_leases int = CONVERT(int, NULLIF(@P3, N'')), @items int = CONVERT(i
     @group_burst int = CONVERT(int, NULLIF(@P10, N''));
 BEGIN TRANSACTION;
 UPDATE q
-SET policy = COALESCE(q.policy, @P2), max_leases = COALESCE(q.max_leases, @max_leases),
+SET policy = COALESCE(q.policy, NULLIF(@P2, N'')), max_leases = COALESCE(q.max_leases, @max_leases),
     rate_micros = CASE WHEN q.rate_items IS NULL THEN @micros ELSE q.rate_micros END,
     rate_burst = CASE WHEN q.rate_items IS NULL THEN @burst ELSE q.rate_burst END,
     rate_items = COALESCE(q.rate_items, @items), group_max_leases = COALESCE(q.group_max_leases, @of_group),
@@ -471,7 +489,7 @@ WHERE q.queue = @P1;
 IF @@ROWCOUNT = 0
     INSERT lease_broker_queue (queue, policy, max_leases, rate_items, rate_micros, rate_burst, group_max_leases, group_rate_items,
         group_rate_micros, group_rate_burst)
-    VALUES (@P1, @P2, @max_leases, @items, @micros, @burst, @of_group, @group_items, @group_micros, @group_burst);
+    VALUES (@P1, NULLIF(@P2, N''), @max_leases, @items, @micros, @burst, @of_group, @group_items, @group_micros, @group_burst);
 COMMIT TRANSACTION;
 {read_row}
 

@@ -15,7 +15,7 @@
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SELECT TOP (@P1) SYSUTCDATETIME() AS lb_now, {t_key_as_names}, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since,
     t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error
-FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST)
+FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
 WHERE t.{lease_state} = {state}
 ORDER BY t.{lease_state_time}, {t_key_columns}
 OPTION (OPTIMIZE FOR (@P1 = 1));

@@ -128,7 +128,7 @@ END;
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P7);
 SELECT CASE WHEN EXISTS (SELECT 1 FROM lease_broker_instance AS i WHERE i.id = @broker AND i.drain = 1) THEN 1 ELSE 0 END AS lb_drain,
-    CASE WHEN EXISTS (SELECT 1 FROM lease_broker_operation AS o WITH (READPAST, READCOMMITTEDLOCK)
+    CASE WHEN EXISTS (SELECT 1 FROM lease_broker_operation AS o WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
         WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
             OR o.until_time > DATEADD(millisecond, @P8, @now)))
         THEN 1 ELSE 0 END AS lb_n;

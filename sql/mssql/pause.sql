@@ -6,16 +6,17 @@
 -- Results: `pause`: the time at which it began. `resume` and `read_all`: for each pause that has not ended, queue, mode, time, end,
 --   caller and reason. `resume` returns the pause that it has ended. `read_all`: no result if the table does not exist, or if the login
 --   may not see it. `tell_pause`: a row whose only column is lb_paused, if the queue is paused, and no result if it is not.
---   `refuse_items`: error 51226, whose text is the reason.
+--   `refuse_items`: error 51226, whose text is the reason. Each % is U+FDD0 there.
 -- Locks: `pause` and `resume`: U, then X, on the row of the queue; they wait for the claims that hold it. `hold_claims` and
---   `refuse_items`: S on the row until the end of the transaction; without a row, S on the gap where it would be. `read_all`: S on one
---   row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
--- Indexes: primary key. `read_all` reads the whole table, which has a row for each queue that was ever paused.
+--   `refuse_items`: S on the row until the end of the transaction; without a row, S on the row of the next queue and on the gap before
+--   it. `read_all`: S on one row at a time, unless the database has READ_COMMITTED_SNAPSHOT.
+-- Indexes: primary key. `read_all` reads the whole table, which has a row for each queue.
 -- Why a claim holds S until its COMMIT: `pause` then waits for the claims that run, and a claim that begins later reads the pause. So no
 --   claim gives a lease after `pause` has returned, at any broker. Claims do not wait for each other here.
--- Why SERIALIZABLE and not REPEATABLEREAD: the row is absent until the queue is paused for the first time. REPEATABLEREAD locks only
---   rows that exist, and the first `pause` would not wait. If the row exists, both hints lock only the row. A hint on the table counts
---   also in a database with READ_COMMITTED_SNAPSHOT, where a read without it takes no lock.
+-- Why SERIALIZABLE and not REPEATABLEREAD: a broker adds the row when it starts (`fill_row` in groups.sql), but somebody can delete it.
+--   REPEATABLEREAD locks only rows that exist, and the first `pause` would not wait. If the row exists, both hints lock only the row. A
+--   hint on the table counts also in a database with READ_COMMITTED_SNAPSHOT, where a read without it takes no lock.
+-- Why U+FDD0: THROW takes % for a placeholder. No text has this character, and the broker replaces it again.
 -- Why the row is read by the queue alone, and the mode is compared afterwards: SQL Server may give up the lock on a row that does not
 --   fit the conditions of the statement.
 -- Why @now is taken before the pause is read: Babelfish ignores the hints, and `pause` does not wait there. A claim that runs meanwhile
@@ -81,4 +82,7 @@ SELECT @pause_mode = q.pause_mode, @pause_until = q.pause_until, @pause_reason =
 FROM lease_broker_queue AS q WITH (SERIALIZABLE, ROWLOCK)
 WHERE q.queue = {queue_literal};
 IF @pause_mode IN (2, 3) AND (@pause_until IS NULL OR @pause_until > @now)
+BEGIN
+    SET @pause_reason = REPLACE(@pause_reason COLLATE Latin1_General_100_BIN2, N'%', NCHAR(64976));
     THROW 51226, @pause_reason, 1;
+END;

@@ -65,7 +65,7 @@ OPTION (OPTIMIZE FOR (@P5 = 1));
 INSERT @visited (lb_p, {key_names}, lb_state)
 SELECT TOP (@P7) ROW_NUMBER() OVER (ORDER BY {t_key_columns}), {t_key_columns},
     CASE WHEN {is_old} THEN t.{lease_state} ELSE 0 END
-FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{walk_hint})
+FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{walk_hint})
 WHERE {after_position}{key_not_null}
 ORDER BY {t_key_columns}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P7 = 1));
@@ -77,7 +77,7 @@ SELECT TOP (@P7) ROW_NUMBER() OVER (ORDER BY d.lb_time, {d_key_columns}), {d_key
 FROM (
     SELECT c.* FROM (
         SELECT TOP (@P7) {t_key_as_stored}, 3 AS lb_state, t.{lease_state_time} AS lb_time
-        FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{old_completed_hint})
+        FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{old_completed_hint})
         WHERE t.{lease_state} = 3 AND t.{lease_state_time} > '20000101' AND t.{lease_state_time} < @completed
             AND {after_time}{key_not_null}
         ORDER BY t.{lease_state_time}, {t_key_columns}
@@ -85,7 +85,7 @@ FROM (
     UNION ALL
     SELECT c.* FROM (
         SELECT TOP (@P7) {t_key_as_stored}, 4 AS lb_state, t.{lease_state_time} AS lb_time
-        FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{old_dead_hint})
+        FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{old_dead_hint})
         WHERE t.{lease_state} = 4 AND t.{lease_state_time} > '20000101' AND t.{lease_state_time} < @dead
             AND {after_time}{key_not_null}
         ORDER BY t.{lease_state_time}, {t_key_columns}
@@ -130,7 +130,7 @@ SELECT @old AS lb_n;
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @before datetime2(3) = CONVERT(datetime2(3), @P1, 126);
 SELECT COUNT_BIG(*) AS lb_n
-FROM {archive} AS a WITH (READPAST, READCOMMITTEDLOCK{archive_hint})
+FROM {archive} AS a WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{archive_hint})
 WHERE a.{lease_state_time} < @before AND a.{lease_state_time} > '20000101'
 
 -- :: take_turn

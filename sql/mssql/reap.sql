@@ -95,16 +95,18 @@ ORDER BY d.lb_due, d.lb_p;
 
 -- :: next_due
 SELECT @now AS lb_now, (SELECT TOP (1) t.{lease_due_time}
-    FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+    FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
     WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL{after_now}
-    ORDER BY t.{lease_due_time}) AS lb_due;
+    ORDER BY t.{lease_due_time}) AS lb_due
+OPTION (KEEPFIXED PLAN);
 COMMIT TRANSACTION;{read_later}
 
 -- :: next_due_unfiltered
 SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
-FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
         WHERE t.{lease_state} = 1{after_now}
     UNION ALL
-    SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
-        WHERE t.{lease_state} = 2{after_now}) AS n;
+    SELECT MIN(t.{lease_due_time}) FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
+        WHERE t.{lease_state} = 2{after_now}) AS n
+OPTION (KEEPFIXED PLAN);
 COMMIT TRANSACTION;{read_later}

@@ -35,7 +35,7 @@ BEGIN
     SET @token = (SELECT TOP (1) c.lb_t FROM @claims AS c WHERE @token IS NULL OR c.lb_t > @token ORDER BY c.lb_t);
     IF @token IS NULL BREAK;
     SET @token_lock_name = N'lease_broker_' + CONVERT(nvarchar(36), @token);
-    SET @token_lock_wait = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+    SET @token_lock_wait = (SELECT MAX(w.lb_n) FROM (VALUES (0), (DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline))) AS w (lb_n));
     EXEC @token_lock_result = sp_getapplock @Resource = @token_lock_name, @LockMode = 'Exclusive', @LockTimeout = @token_lock_wait;
     IF @token_lock_result < 0 THROW 51222, N'a claim has held the application lock of its token for 5 s', 1;
 END;

@@ -20,12 +20,13 @@
 -- Why `keep_fence` comes after {lease_state} was dropped and before {lease_fence} is: no claim can give a higher token in between.
 
 -- :: drop_index
-SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+SET XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT 10000;
 DROP INDEX IF EXISTS {index} ON {indexed_table};
 IF OBJECT_ID(N'lease_broker_added') IS NOT NULL
 DELETE lease_broker_added WHERE table_name = {recorded_table} AND kind = 'index' AND name = {name}
 
 -- :: keep_fence
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON;
 DECLARE @recorded nvarchar(300) = {recorded_table}, @fence bigint;
 IF EXISTS (SELECT * FROM sys.columns AS c WHERE c.object_id = OBJECT_ID({table_literal}) AND c.name = {column_literal})
 EXECUTE sp_executesql {read_fence_literal}, N'@fence bigint OUTPUT', @fence = @fence OUTPUT;
@@ -37,11 +38,11 @@ UPDATE lease_broker_fence SET fence = @fence WHERE table_name = @recorded AND fe
 SELECT @fence = MAX(t.{column}) FROM {table} AS t
 
 -- :: drop_default
-SET LOCK_TIMEOUT 10000;
+SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT 10000;
 ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {constraint}
 
 -- :: drop_column
-SET XACT_ABORT ON; SET LOCK_TIMEOUT 10000;
+SET XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT 10000;
 BEGIN TRANSACTION;
 IF EXISTS (SELECT * FROM sys.columns AS c WHERE c.object_id = OBJECT_ID({table_literal}) AND c.name = {column_literal})
 ALTER TABLE {table} DROP COLUMN {column};

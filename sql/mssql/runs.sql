@@ -39,7 +39,8 @@ IF @size > {pick_count} - @group_count SET @size = {pick_count} - @group_count;
                 FROM (SELECT TOP (@size) ROW_NUMBER() OVER (ORDER BY {t_group_order}) - 1 AS lb_number, {t_key_as_stored}, t.{group} AS lb_group
                     FROM {table} AS t WITH (READUNCOMMITTED{group_seek_hint})
                     WHERE t.{lease_state} = 0 AND t.{group} = {group_value}{key_not_null}
-                    ORDER BY {t_group_order}) AS m;
+                    ORDER BY {t_group_order}) AS m
+                OPTION (KEEPFIXED PLAN);
 
 -- :: cut_runs
 DELETE FROM @picked

@@ -34,19 +34,19 @@ IF {can_use_statistics} AND @all > 10000 AND SERVERPROPERTY('babelfish') IS NULL
         AS v (lb_state, lb_n)
     WHERE v.lb_n > 0;
 ELSE
-    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST)
+    SELECT t.{lease_state} AS lb_state, COUNT_BIG(*) AS lb_n FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK)
     WHERE 1 = 1{key_not_null} GROUP BY t.{lease_state};
 DECLARE @since_ready datetime2(3), @since_leased datetime2(3);
 SELECT @since_ready = MIN(s.lb_since)
 FROM (SELECT f.lb_since
-    FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
+    FROM (SELECT TOP (1000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{ready_hint})
         WHERE t.{lease_state} = 0{key_not_null} ORDER BY {pick_order}) AS f
     UNION ALL
     SELECT l.lb_since
-    FROM (SELECT TOP ({last_sample}) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{ready_hint})
+    FROM (SELECT TOP ({last_sample}) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{ready_hint})
         WHERE t.{lease_state} = 0{key_not_null} ORDER BY {reverse_order}) AS l) AS s
 WHERE s.lb_since > '2000-01-01';
 SELECT @since_leased = MIN(s.lb_since)
-FROM (SELECT TOP (2000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{leased_hint})
+FROM (SELECT TOP (2000) t.{lease_state_time} AS lb_since FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{leased_hint})
     WHERE t.{lease_state} = 1) AS s;
 SELECT @now AS lb_now, @since_ready AS lb_ready, @since_leased AS lb_leased, DATEDIFF(MILLISECOND, @now, SYSUTCDATETIME()) AS lb_took;

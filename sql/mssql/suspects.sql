@@ -57,7 +57,7 @@ CONCAT(N'lease_broker_suspects_', OBJECT_ID({table_literal}))
 -- :: choose_share
 DECLARE @is_held_back int = 0, @share varchar(8) = 'all', @holding varchar(8) = 'nothing', @suspects_lock_result int,
     @suspects_lock_name nvarchar(255) = {suspects_lock},
-    @suspects_lock_wait int = CASE WHEN SYSUTCDATETIME() < @lock_deadline THEN DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline) ELSE 0 END;
+    @suspects_lock_wait int = (SELECT MAX(w.lb_n) FROM (VALUES (0), (DATEDIFF(millisecond, SYSUTCDATETIME(), @lock_deadline))) AS w (lb_n));
 EXEC @suspects_lock_result = sp_getapplock @Resource = @suspects_lock_name, @LockMode = 'Exclusive', @LockTimeout = @suspects_lock_wait;
 IF @suspects_lock_result < 0 THROW 51222, N'other claims have held the application lock of the suspects of this queue for 5 s', 1;
 SET @now = SYSUTCDATETIME();
@@ -74,17 +74,17 @@ FROM (SELECT s.id, s.fence, s.ready_time, {s_key_as_names} FROM lease_broker_sus
 WHERE t.{lease_state} = 0 AND t.{lease_fence} = d.fence{suspect_is_free}{suspect_fits} AND NOT {is_left_out}
 ORDER BY d.ready_time, d.id
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN);
-IF EXISTS (SELECT 1 FROM @suspect) AND EXISTS (
-        SELECT 1 FROM {table} AS t WITH (READUNCOMMITTED{leased_hint})
-        WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND t.{lease_owner} COLLATE Latin1_General_100_BIN2 = @worker)
-    SET @holding = 'items';
-IF EXISTS (
-        SELECT 1
-        FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
-                WHERE s.queue = {queue_literal} AND s.worker = @worker) AS d
-            INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
-        WHERE t.{lease_state} = 1 AND t.{lease_fence} = d.fence AND t.{lease_due_time} > @now)
-    SET @holding = 'suspect';
+IF EXISTS (SELECT 1 FROM @suspect)
+    SELECT TOP (1) @holding = 'items'
+    FROM {table} AS t WITH (READUNCOMMITTED{leased_hint})
+    WHERE t.{lease_state} = 1 AND t.{lease_due_time} > @now AND t.{lease_owner} COLLATE Latin1_General_100_BIN2 = @worker
+    OPTION (KEEPFIXED PLAN);
+SELECT TOP (1) @holding = 'suspect'
+FROM (SELECT s.fence, {s_key_as_names} FROM lease_broker_suspect AS s
+        WHERE s.queue = {queue_literal} AND s.worker = @worker) AS d
+    INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_due_on_key}
+WHERE t.{lease_state} = 1 AND t.{lease_fence} = d.fence AND t.{lease_due_time} > @now
+OPTION (KEEPFIXED PLAN);
 SET @share = CASE
     WHEN @holding = 'suspect' THEN 'nothing'
     WHEN NOT EXISTS (SELECT 1 FROM @suspect) THEN '{share_without_suspect}'
@@ -159,6 +159,7 @@ BEGIN
             SELECT d.id
             FROM (SELECT s.id, s.worker, s.fence, {s_key_as_names} FROM lease_broker_suspect AS s WHERE s.queue = {queue_literal}) AS d
                 INNER JOIN {table} AS t WITH (READPAST, READCOMMITTEDLOCK, {by_key}) ON {join_due_on_key}
-            WHERE t.{lease_fence} <> d.fence OR t.{lease_state} <> CASE WHEN d.worker IS NULL THEN 0 ELSE 1 END);
+            WHERE t.{lease_fence} <> d.fence OR t.{lease_state} <> CASE WHEN d.worker IS NULL THEN 0 ELSE 1 END)
+        OPTION (KEEPFIXED PLAN);
     COMMIT TRANSACTION;
 END;

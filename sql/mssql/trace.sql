@@ -39,7 +39,7 @@ COMMIT TRANSACTION;
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 SELECT TOP (@P1) {t_key_as_names}, t.{lease_fence} AS lb_f, t.{lease_attempt} AS lb_attempt, t.{lease_token} AS lb_t
-FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST{due_hint})
+FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
 WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
     AND 1 = CASE WHEN t.{lease_state} = 1 AND t.{trace_parent} IS NULL THEN 1 END
 ORDER BY t.{lease_due_time}

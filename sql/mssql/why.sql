@@ -45,7 +45,7 @@ FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 IF @found = 0
-    SET @null_keys = (SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK) WHERE {key_is_null}) AS n);
+    SET @null_keys = (SELECT COUNT(*) FROM (SELECT TOP (1) 1 AS lb_n FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE {key_is_null}) AS n);
 SELECT @now AS lb_now, @null_keys AS lb_n;
 SELECT CONVERT(int, t.{lease_state}) AS lb_state, t.{lease_owner} AS lb_w, t.{lease_state_time} AS lb_since, t.{lease_due_time} AS lb_due,
     t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f, t.{lease_error} AS lb_error,
@@ -55,11 +55,11 @@ FROM {key_list}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 SELECT t.{lease_fence} AS lb_f, CONVERT(bigint, {item_bytes}) AS lb_bytes
 FROM {key_list}
-    INNER JOIN {table} AS t WITH (XLOCK, READPAST, READCOMMITTEDLOCK{key_hint}) ON {join_list_on_key}
+    INNER JOIN {table} AS t WITH (XLOCK, READPAST, READCOMMITTEDLOCK, ROWLOCK{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
 INSERT @ready (lb_p, {key_names})
 SELECT TOP (@P7) ROW_NUMBER() OVER (ORDER BY {pick_order}), {t_key_columns}
-FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK{ready_hint})
+FROM {table} AS t WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{ready_hint})
 WHERE t.{lease_state} = 0{key_not_null}{same_group}
 ORDER BY {pick_order}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P7 = 1));

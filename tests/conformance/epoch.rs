@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lease_broker_store::{OperationKind, OperationState, Settled, SettingsHash};
+use lease_broker_store::{OperationKind, OperationState, SettingsHash, Settled};
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys};

@@ -231,3 +231,25 @@ async fn claim_tells_how_long_it_waited_for_its_turn() {
     let claimed = fixture.results(vec![call("worker", 1)]).await.remove(0);
     assert!(claimed.turn.wait.expect("a wait") < held, "{claimed:?}");
 }
+
+/// Without a row of its own, a claim on SQL Server would lock the row of the next queue.
+#[tokio::test]
+async fn claim_does_not_wait_for_the_row_of_another_queue() {
+    let Some((harness, program)) = Box::pin(start()).await else {
+        return;
+    };
+    program.run(TABLE).await;
+    program
+        .run("CREATE TABLE later (id int NOT NULL PRIMARY KEY)")
+        .await;
+    let queues = vec![queue("item"), queue("later")];
+    let fixture = Box::pin(Fixture::<MssqlHarness>::adopt(harness, queues)).await;
+    let rows = program.rows("SELECT queue FROM lease_broker_queue").await;
+    assert_eq!(rows.concat(), ["item", "later"]);
+    let holder = program.another().await;
+    holder
+        .run("BEGIN TRANSACTION; UPDATE lease_broker_queue SET claims = 1 WHERE queue = 'later'")
+        .await;
+    assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);
+    holder.run("ROLLBACK TRANSACTION").await;
+}

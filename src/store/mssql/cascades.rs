@@ -10,7 +10,8 @@ use crate::StoreError;
 /// Reads the table `@P1` (kind 0), the enabled foreign keys that change rows (kind 1: the table that refers, and the one that it
 /// refers to), and the enabled triggers (kind 2: the table, and the name of table and trigger). All of the database: the chain of
 /// foreign keys can be long, and few of them change rows.
-const GRAPH: &str = "SELECT 0 AS lb_kind, OBJECT_ID(@P1) AS lb_id, 0 AS lb_to, NULL AS lb_table, NULL AS lb_name
+const GRAPH: &str = "SELECT 0 AS lb_kind, OBJECT_ID(@P1) AS lb_id, 0 AS lb_to,
+    CAST(NULL AS nvarchar(300)) AS lb_table, CAST(NULL AS nvarchar(128)) AS lb_name
 UNION ALL
 SELECT 1, f.parent_object_id, f.referenced_object_id, NULL, NULL
 FROM sys.foreign_keys AS f

@@ -152,10 +152,13 @@ impl OperationFailure {
         }
     }
 
-    /// Returns the number and the text of an error that the server has sent.
-    pub(super) fn server_error(&self) -> Option<(u32, &str)> {
+    /// Returns the text of the broker's own error with this number, if that is the failure. A batch throws U+FDD0 for each %, which
+    /// `THROW` would take for a placeholder.
+    pub(super) fn thrown(&self, number: u32) -> Option<String> {
         match &self.cause {
-            Cause::Statement(Error::Server(token)) => Some((token.code(), token.message())),
+            Cause::Statement(Error::Server(token)) if token.code() == number => {
+                Some(token.message().replace('\u{fdd0}', "%"))
+            }
             _ => None,
         }
     }

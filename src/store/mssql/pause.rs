@@ -76,10 +76,7 @@ pub(super) fn pause_of(failure: &OperationFailure) -> Option<StoreError> {
     /// The number of the error in `pause.sql`. Its text is the reason of the pause.
     const PAUSED: u32 = 51_226;
 
-    match failure.server_error() {
-        Some((PAUSED, reason)) => Some(StoreError::Paused(reason.to_owned())),
-        _ => None,
-    }
+    failure.thrown(PAUSED).map(StoreError::Paused)
 }
 
 fn with_columns(section: &str) -> String {

@@ -58,10 +58,8 @@ pub(super) fn policy_error(queue: &QueueSpec, failure: &OperationFailure) -> Opt
     /// The number of the error in `take_turn`. Its text is the stored policy.
     const OTHER_POLICY: u32 = 51_227;
 
-    match failure.server_error() {
-        Some((OTHER_POLICY, stored)) => check_policy(queue, Some(stored)).err(),
-        _ => None,
-    }
+    let stored = failure.thrown(OTHER_POLICY)?;
+    check_policy(queue, Some(&stored)).err()
 }
 
 impl MssqlOperations {
@@ -84,27 +82,28 @@ impl MssqlOperations {
         Ok(limits.unwrap_or_default().1.values())
     }
 
-    /// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do
-    /// not count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not
+    /// Gives a queue its row, and the row the policy and the limits that it does not have yet. Logs the limits of the configuration that
+    /// do not count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not
     /// count.
     pub(super) async fn fill_row(&self, queue: QueueIndex) -> Result<(), StoreError> {
         let queue = &self.queue(queue)?.spec;
-        if !queue.takes_turns() {
-            let read = plain(GROUPS, "read_row");
-            let results = self.query_twice(&read, &[&queue.name]).await?;
-            if let Some(row) = results.iter().flatten().next() {
-                read_row(row)?.1.warn_if_unused(queue);
-            }
-            return Ok(());
-        }
         let own = StoredLimits::of(queue);
-        let policy = queue.group_policy();
+        let takes_turns = queue.takes_turns();
+        let policy = if takes_turns {
+            queue.group_policy()
+        } else {
+            String::new()
+        };
         let limits = texts(&own);
         let names: [&dyn ToSql; 2] = [&queue.name, &policy];
         let limits = limits.iter().map(|limit| limit as &dyn ToSql);
         let parameters: Vec<&dyn ToSql> = names.into_iter().chain(limits).collect();
         let results = self.query_twice(&batch("fill_row"), &parameters).await?;
         let (stored, stored_limits) = read_row(decode::single_row(&results, 0)?)?;
+        if !takes_turns {
+            stored_limits.warn_if_unused(queue);
+            return Ok(());
+        }
         for limit in own.differences(&stored_limits) {
             tracing::warn!(
                 queue = queue.name,

@@ -9,6 +9,7 @@ pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
         check_comment(batch);
         check_lock_wait(batch);
     }
+    check_plans(batches);
     for statement in batches.split(";\n") {
         let changes_table = statement.contains("UPDATE t\n") || statement.contains("DELETE t\n");
         let uses: Vec<&str> = statement.split(" AS t ").skip(1).collect();
@@ -28,6 +29,21 @@ pub(super) fn check(spec: &QueueSpec, batches: &str, seeks_by_key: bool) {
             let estimates = statement.split_once("OPTIMIZE FOR (");
             let has_estimate = estimates.is_some_and(|(_, list)| list.contains(&estimate));
             assert!(has_estimate, "no {estimate}: {statement}");
+        }
+    }
+}
+
+/// Checks that no plan is made anew while a batch holds locks. SQL Server would first wait for new statistics.
+pub(super) fn check_plans(batches: &str) {
+    for batch in batches.split("===== ").skip(1) {
+        let Some((before_commit, _)) = batch.rsplit_once("COMMIT TRANSACTION") else {
+            continue;
+        };
+        for statement in before_commit.split(";\n") {
+            let reads_table =
+                statement.contains(" AS t WITH (") || statement.contains(" AS b WITH (");
+            let keeps_plan = statement.contains("KEEPFIXED PLAN");
+            assert!(!reads_table || keeps_plan, "{statement}");
         }
     }
 }
@@ -86,6 +102,8 @@ fn check_hints(
     let hints = &hints[..end.unwrap_or(hints.len())];
     let has = |hint: &str| hints.contains(hint);
     assert!(has("WITH ("), "no hints: {statement}");
+    // READPAST does not skip the lock on a page.
+    assert!(!has("READPAST") || has("ROWLOCK"), "{statement}");
     if changes_table {
         assert!(has("ROWLOCK"), "may lock pages: {statement}");
         assert!(!has("READCOMMITTEDLOCK"), "a target: {statement}");

@@ -867,6 +867,7 @@ async fn claims_of_a_queue_with_groups() {
             }
         }
     }
+    hint_rules::check_plans(&all);
     insta::assert_snapshot!(all);
 }
 
@@ -925,5 +926,6 @@ async fn batches_of_a_queue_with_runs() {
     ] {
         write!(all, "===== {what}\n{sql}\n\n").expect("text");
     }
+    hint_rules::check_plans(&all);
     insta::assert_snapshot!(all);
 }
