@@ -69,7 +69,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
+use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner, TracedQueue};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_store::{
@@ -285,7 +285,7 @@ impl Broker {
             probes.probe_until_stopped(store.clone(), lease_operations.clone(), stop.clone());
         tasks.spawn(probe);
         let database = Arc::new(store.database());
-        let names = queues.iter().map(|queue| queue.name.clone()).collect();
+        let traced = queues.iter().map(TracedQueue::new).collect();
         let spans = observers.spans;
         let leases = Arc::new(LeaseRecorder {
             store: lease_operations.clone(),
@@ -294,7 +294,7 @@ impl Broker {
                 spans.clone(),
                 config.traces,
                 *store.secret(),
-                names,
+                traced,
             )),
             observer: observers.leases,
             tasks: TaskTracker::new(),
@@ -305,7 +305,8 @@ impl Broker {
             leases: leases.clone(),
         });
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
-        let operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
+        let mut operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
+        operator.tracer = Some(leases.tracer.clone());
         let mut broker = Self {
             operator: Arc::new(operator),
             activity_history: Arc::default(),

@@ -10,12 +10,11 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, EnqueueOnce,
     EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
-    Renewed, SettleResults, Settlement, StoreError, TraceNote,
+    Renewed, SettleResults, Settlement, StoreError,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -168,30 +167,6 @@ impl Leases for FailFastLeases {
         self.run(queue, Operation::Settle, work, items).await
     }
 
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        self.leases.store.note_traces(queue, notes).await
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        self.leases.store.find_expired_untraced(queue, limit).await
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.leases.store.find_leased_untraced(queue, keys).await
-    }
-
     async fn release_claims(
         &self,
         queue: QueueIndex,
@@ -218,7 +193,6 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        _: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let work = self.leases.reap(queue, limit, latest);
         let items =
@@ -274,6 +248,7 @@ mod tests {
     use crate::config::{Config, Sources};
     use crate::span::{AttributeValue, FinishedSpan, SpanSink, Spans, attribute};
     use lease_broker_model::item_state::State;
+    use lease_broker_model::lease_id::TracedQueue;
     use lease_broker_store::Store;
     use lease_broker_store::sqlite::{SqliteStore, system_clock};
 
@@ -325,7 +300,7 @@ mod tests {
                 spans,
                 config.telemetry.trace_settings(),
                 *store.secret(),
-                vec!["work".to_owned()],
+                vec![TracedQueue::new(&config.queues[0])],
             )),
             observer: Arc::new(()),
             tasks: TaskTracker::new(),

@@ -8,15 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
 use lease_broker_model::millis::duration_between;
 use lease_broker_model::trace_context::Span;
 use lease_broker_store::{
     AppliedBatch, CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, EndedLease,
     Ending, FollowUp, LatestTime, Leases, QueueIndex, Reaped, ReleasedClaims, Renewal, Renewed,
-    SettleResults, Settled, Settlement, StoreError, TraceNote,
+    SettleResults, Settled, Settlement, StoreError,
 };
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -112,12 +110,6 @@ impl LeaseRecorder {
     ) -> Result<SettleResults, StoreError> {
         let this = self.clone();
         self.run(async move {
-            let notes = settlements.iter().filter_map(|settlement| {
-                let context = settlement.trace.as_ref()?.note?;
-                let lease = settlement.lease.clone();
-                Some(TraceNote { lease, context })
-            });
-            this.note_traces(queue, notes.collect()).await;
             let settled = this.store.settle(queue, settlements.clone()).await?;
             let counters = this.metrics.queue(queue);
             counters.add_settlements(&settlements, &settled.results);
@@ -169,27 +161,12 @@ impl LeaseRecorder {
         let this = self.clone();
         let call = cancellation.call;
         self.run(async move {
-            let keys = leases.iter().map(|lease| lease.key.clone()).collect();
-            this.note_cancelled(queue, keys).await?;
             let cancelled = this.store.cancel(queue, leases, cancellation).await?;
             this.cancelled(queue, &cancelled.ended, call);
             this.released(queue, &cancelled.released, |_| None);
             Ok(cancelled)
         })
         .await
-    }
-
-    /// Stores the traces of leases that are about to be cancelled, by the keys of their items.
-    pub(super) async fn note_cancelled(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<(), StoreError> {
-        if self.tracer.is_wanted() {
-            let held = self.store.find_leased_untraced(queue, keys).await?;
-            self.note_ends(queue, &held, LeaseEnd::Cancelled).await;
-        }
-        Ok(())
     }
 
     /// Records leases that a batch of an operation on many items has ended.
@@ -214,15 +191,8 @@ impl LeaseRecorder {
     ) -> Result<Reaped, StoreError> {
         let this = self.clone();
         self.run(async move {
-            // A lease that expires after the look has no note, so it stays until the next one.
-            let mut until = None;
-            if this.tracer.is_wanted() {
-                let (leases, time) = this.store.find_expired_untraced(queue, limit).await?;
-                this.note_ends(queue, &leases, LeaseEnd::Expired).await;
-                until = Some(time);
-            }
             let start = SystemTime::now();
-            let reaped = this.store.reap(queue, limit, latest, until).await?;
+            let reaped = this.store.reap(queue, limit, latest).await?;
             this.metrics.queue(queue).add_reaped(&reaped);
             this.observe_ended(queue, &reaped.expired, LeaseEnd::Expired);
             for expired in &reaped.expired {
@@ -251,23 +221,6 @@ impl LeaseRecorder {
         }
         self.observe_ended(queue, leases, LeaseEnd::Released);
         self.tracer.released(queue, leases, reason);
-    }
-
-    /// Stores the traces of leases that are about to end without their lease ids.
-    async fn note_ends(&self, queue: QueueIndex, leases: &[LeaseRef], end: LeaseEnd) {
-        let notes = self.tracer.notes(queue, leases, end);
-        self.note_traces(queue, notes).await;
-    }
-
-    /// Stores traces in the rows of leases. If it fails, the items' next leases begin traces of their own.
-    async fn note_traces(&self, queue: QueueIndex, notes: Vec<TraceNote>) {
-        if notes.is_empty() {
-            return;
-        }
-        if let Err(error) = self.store.note_traces(queue, notes.into()).await {
-            let queue = self.tracer.queue_name(queue);
-            tracing::warn!(queue, %error, "trace context not stored");
-        }
     }
 
     /// Observes how long items waited until they were leased, in milliseconds.

@@ -340,7 +340,7 @@ pub(super) fn release_all(
         let mut release = Settlement::new(lease, Ending::Release { delay });
         tracer.sample(queue, &release.lease, &mut trace.origin);
         release.trace = Some(Box::new(trace));
-        tracer.prepare(queue, &mut release);
+        tracer.prepare(&mut release);
         release
     })
 }

@@ -74,8 +74,6 @@ mod survey;
 mod suspects;
 #[cfg(test)]
 mod tests;
-mod trace;
-mod trace_statements;
 mod trials;
 mod turn;
 mod turn_parts;
@@ -91,7 +89,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::lease_id::{Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
@@ -112,7 +110,7 @@ use super::{
     Instance, LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause,
     Operate, Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex,
     QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
+    SettleResults, Settlement, StartedOperation, Store, StoreError, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -313,30 +311,6 @@ impl Leases for MssqlStore {
         run!(self.operations, release_claims(queue, &tokens))
     }
 
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        run!(self.operations, note_traces(queue, &notes))
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        run!(self.operations, find_expired_untraced(queue, limit))
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        run!(self.operations, find_leased_untraced(queue, &keys))
-    }
-
     async fn cancel(
         &self,
         queue: QueueIndex,
@@ -351,9 +325,8 @@ impl Leases for MssqlStore {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        run!(self.operations, reap(queue, limit, latest, until))
+        run!(self.operations, reap(queue, limit, latest))
     }
 
     async fn enqueue(

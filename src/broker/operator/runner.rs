@@ -310,12 +310,6 @@ impl OperationRunner {
         };
         let is_alone = batch.items.len() == 1;
         let items: Vec<_> = batch.items.iter().map(Visited::name).collect();
-        if let (Some(leases), OperationChange::CancelLeases { .. }) =
-            (&self.leases, definition.change)
-        {
-            let keys = batch.items.iter().map(|(key, _)| key.clone());
-            leases.note_cancelled(queue, keys.collect()).await?;
-        }
         let applied = match self.store.apply_batch(queue, batch.clone()).await {
             Err(StoreError::Rejected(rejection)) if is_alone || max_batch == 1 => {
                 batch.items.clear();
