@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::{
-    self, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets,
+    self, LeaseOrigin, LeaseOwner, LeaseRef, Secret, SigningSecrets, TracedQueue,
 };
 use lease_broker_value::Value;
 
@@ -55,8 +55,13 @@ fn lease_ids(criterion: &mut Criterion) {
             bencher.iter(|| ids.iter().map(decode).map(black_box).for_each(drop));
         });
         group.bench_function("trace_contexts_1000", |bencher| {
+            let queue = TracedQueue {
+                name: QUEUE.to_owned(),
+                recurs: false,
+            };
             let context = |lease: &LeaseRef| {
-                lease_id::trace_context(&secret, QUEUE, lease, &origin).to_string()
+                let LeaseRef { key, fence, .. } = lease;
+                lease_id::trace_context(&secret, &queue, key, *fence, &origin).to_string()
             };
             bencher.iter(|| leases.iter().map(context).map(black_box).for_each(drop));
         });

@@ -105,8 +105,6 @@ pub mod mssql {
     pub const STATS: &str = include_str!("mssql/stats.sql");
     /// `mssql/suspects.sql`
     pub const SUSPECTS: &str = include_str!("mssql/suspects.sql");
-    /// `mssql/trace.sql`
-    pub const TRACE: &str = include_str!("mssql/trace.sql");
     /// `mssql/triggers.sql`
     pub const TRIGGERS: &str = include_str!("mssql/triggers.sql");
     /// `mssql/why.sql`
@@ -181,8 +179,6 @@ pub mod sqlite {
     pub const STATS: &str = include_str!("sqlite/stats.sql");
     /// `sqlite/suspects.sql`
     pub const SUSPECTS: &str = include_str!("sqlite/suspects.sql");
-    /// `sqlite/trace.sql`
-    pub const TRACE: &str = include_str!("sqlite/trace.sql");
     /// `sqlite/why.sql`
     pub const WHY: &str = include_str!("sqlite/why.sql");
 }

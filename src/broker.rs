@@ -16,8 +16,8 @@
 //! | `admission.rs` | which calls may run and what they may hold: budgets, the shares of callers, the refusal of further calls |
 //! | `group_commit.rs`, `write_operations.rs` | heartbeats, settlements and new items: many calls in one store operation |
 //! | `undelivered.rs` | leases that no worker has received yet |
-//! | `fail_fast_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
-//! | `lease_recorder.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
+//! | `recorded_leases.rs`, `store_health.rs`, `store_failures.rs`, `running_operations.rs`, `operation_metrics.rs` | health and counters of the store |
+//! | `recorded_leases/records.rs`, `lease_tracer.rs`, `statement_spans.rs` | counters and spans of leases and store operations |
 //! | `queue_counters.rs`, `queue_monitor.rs` | counters, statistics and the age of leases, for each queue |
 //! | `operator.rs` | what operators look at and change, and one task that runs their operations on many items |
 //! | `activity.rs` | events per second of each queue, for the list of brokers |
@@ -35,11 +35,9 @@ mod cancel;
 mod claim_dispatcher;
 mod clock_watch;
 mod error;
-mod fail_fast_leases;
 mod group_commit;
 mod held_back;
 mod instances;
-mod lease_recorder;
 mod lease_tracer;
 mod limits;
 mod operation_metrics;
@@ -48,6 +46,7 @@ mod overlap;
 mod queue_counters;
 mod queue_monitor;
 mod reaper;
+mod recorded_leases;
 mod request_memory;
 mod requests;
 pub mod retention;
@@ -69,7 +68,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner};
+use lease_broker_model::lease_id::{self, InvalidLeaseId, LeaseId, LeaseOwner, TracedQueue};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_store::{
@@ -90,7 +89,6 @@ pub use self::calls::SettledAndClaimed;
 pub use self::error::{Error, OverloadCause};
 pub use self::held_back::HeldBack;
 pub use self::instances::Identity;
-pub use self::lease_recorder::LeaseObserver;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::operator::{
     Actor, CountLimits, DryRun, GroupPage, ItemList, ItemSelection, ListItems, ListedBrokers,
@@ -99,6 +97,7 @@ pub use self::operator::{
 };
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::{GroupSample, QueueStatus};
+pub use self::recorded_leases::LeaseObserver;
 pub use self::requests::{
     CancelRequest, ClaimRequest, Enqueued, LeaseCompletion, LeaseFailure, LeaseRelease,
     LeaseRenewal, ReleaseClaimsRequest,
@@ -109,16 +108,15 @@ pub use self::undelivered::{DeliveredLease, Delivery, UndeliveredLeases};
 
 use self::activity::ActivityMeter;
 use self::claim_dispatcher::ClaimDispatcher;
-use self::fail_fast_leases::FailFastLeases;
 use self::group_commit::GroupCommit;
 use self::instances::Instances;
-use self::lease_recorder::LeaseRecorder;
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
 use self::operator::{MAX_BATCHES, OperationRunner};
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
+use self::recorded_leases::RecordedLeases;
 use self::retention::Retention;
 use self::secret_reader::SecretReader;
 use self::statement_spans::QueueSpans;
@@ -133,8 +131,6 @@ use crate::span::Spans;
 /// Serves the queues of one store.
 pub struct Broker {
     store: Arc<dyn Store>,
-    /// The operations on leases, which fail fast and are counted.
-    lease_operations: Arc<dyn Leases>,
     limits: RequestLimits,
     budgets: Arc<Budgets>,
     ledger: Arc<Ledger>,
@@ -142,7 +138,8 @@ pub struct Broker {
     store_health: Arc<StoreHealth>,
     metrics: Arc<OperationMetrics>,
     steady_clock: Arc<SteadyClock>,
-    leases: Arc<LeaseRecorder>,
+    /// The operations on leases, which fail fast and are recorded.
+    leases: Arc<RecordedLeases>,
     secret_reader: Arc<SecretReader>,
     operator: Arc<Operator>,
     activity_history: Arc<ActivityHistory>,
@@ -285,33 +282,30 @@ impl Broker {
             probes.probe_until_stopped(store.clone(), lease_operations.clone(), stop.clone());
         tasks.spawn(probe);
         let database = Arc::new(store.database());
-        let names = queues.iter().map(|queue| queue.name.clone()).collect();
+        let traced = queues.iter().map(TracedQueue::new).collect();
         let spans = observers.spans;
-        let leases = Arc::new(LeaseRecorder {
-            store: lease_operations.clone(),
+        let leases = Arc::new(RecordedLeases {
+            store: lease_operations,
+            health: store_health.clone(),
             metrics: metrics.clone(),
             tracer: Arc::new(LeaseTracer::new(
                 spans.clone(),
                 config.traces,
                 *store.secret(),
-                names,
+                traced,
             )),
             observer: observers.leases,
             tasks: TaskTracker::new(),
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
-        let lease_operations = Arc::new(FailFastLeases {
-            health: store_health.clone(),
-            leases: leases.clone(),
-        });
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
-        let operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
+        let mut operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
+        operator.tracer = Some(leases.tracer.clone());
         let mut broker = Self {
             operator: Arc::new(operator),
             activity_history: Arc::default(),
             told_to_drain: CancellationToken::new(),
             store,
-            lease_operations,
             limits: RequestLimits(config.limits),
             budgets: Arc::new(Budgets::new(config.budgets)),
             ledger: Ledger::new(config.max_connections),
@@ -379,7 +373,7 @@ impl Broker {
         config: &BrokerConfig,
         spans: &QueueSpans,
     ) -> Queue {
-        let store = &self.lease_operations;
+        let store: Arc<dyn Leases> = self.leases.clone();
         let wakeups = wakeups_by_queue[index.0].clone();
         let reaper = Reaper {
             store: store.clone(),

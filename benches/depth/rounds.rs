@@ -139,7 +139,7 @@ async fn reap(file: &File, expected: usize) -> Duration {
     let start = Instant::now();
     let reaped = file
         .store
-        .reap(QUEUE, MAX_REAPED, None, None)
+        .reap(QUEUE, MAX_REAPED, None)
         .await
         .expect("reaped");
     let time = start.elapsed();

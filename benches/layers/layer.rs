@@ -125,7 +125,7 @@ impl Layer {
             .collect();
         if leases.is_empty() {
             // Makes failed items ready again, which is a broker's task.
-            let reaped = store.reap(QUEUE, MAX_REAPED_ROWS, None, None).await;
+            let reaped = store.reap(QUEUE, MAX_REAPED_ROWS, None).await;
             reaped.expect("reaped");
         }
         leases

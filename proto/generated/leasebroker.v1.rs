@@ -2303,7 +2303,8 @@ pub struct GetItemResponse {
         ::prost::alloc::string::String,
         ColumnValue,
     >,
-    /// The W3C trace context in the row. Empty: there is none.
+    /// The W3C trace context in the row. If the row has none and the broker records traces, that of the item's last lease. Empty:
+    /// there is none.
     #[prost(string, tag = "3")]
     pub trace_parent: ::prost::alloc::string::String,
     /// The size of the checkpoint in bytes. Absent: there is none.

@@ -5,9 +5,8 @@
 --   If a constraint or a trigger refuses a row, the batch fails. The broker then sends the batch for fewer and fewer rows, with
 --   `skip_refused` behind the picks, until the rows that are left refuse their change. Then `begin`, the picks and `read_due` return their keys.
 -- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3: the latest time
---   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known. @P4: rows that were due later than
---   this time stay, in ms since 1970; NULL: all due rows count. With `skip_refused`, @P5: the number of rows, those due longest,
---   that stay as they are. @P1 counts them.
+--   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known. With `skip_refused`, @P4: the number
+--   of rows, those due longest, that stay as they are. @P1 counts them.
 -- Results: each changed row as it was, with its new state. Then the server's time, and the next due time or NULL. With
 --   `skip_refused` only a later one than now. `read_due`: the keys of the rows.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
@@ -37,9 +36,6 @@ SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTE
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @latest_days int = @P3 / 86400000, @latest_millis int = @P3 % 86400000;
 DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @latest_millis, DATEADD(day, @latest_days, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;
-DECLARE @until_days int = @P4 / 86400000, @until_millis int = @P4 % 86400000, @until datetime2(3) = @now;
-IF @P4 IS NOT NULL SET @until = DATEADD(millisecond, @until_millis, DATEADD(day, @until_days, CONVERT(datetime2(3), '19700101')));
-IF @until > @now SET @until = @now;
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations},
     lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,
@@ -52,7 +48,7 @@ SELECT TOP (@P1) {t_key_columns}, t.{lease_fence}, t.{lease_attempt}, t.{lease_t
     t.{lease_state_time}, t.{lease_due_time}, CONVERT(nvarchar(56), t.{trace_parent}),
     t.{lease_state}, CASE WHEN t.{lease_state} = 1 AND @P2 > 0 AND t.{lease_attempt} >= @P2 AND @is_stepped = 0 THEN 4 ELSE 0 END
 FROM {table} AS t WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK{due_hint})
-WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @until
+WHERE t.{lease_state} {states} AND t.{lease_due_time} <= @now
 ORDER BY t.{lease_due_time}
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
@@ -61,8 +57,8 @@ DELETE @due WHERE lb_p NOT IN (SELECT TOP (@P1) d.lb_p FROM @due AS d ORDER BY d
 OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P1 = 1));
 
 -- :: skip_refused
-DELETE @due WHERE lb_p IN (SELECT TOP (@P5) d.lb_p FROM @due AS d ORDER BY d.lb_due, d.lb_p)
-OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
+DELETE @due WHERE lb_p IN (SELECT TOP (@P4) d.lb_p FROM @due AS d ORDER BY d.lb_due, d.lb_p)
+OPTION (KEEPFIXED PLAN, OPTIMIZE FOR (@P4 = 1));
 
 -- :: read_due
 SELECT {d_key_values} FROM @due AS d ORDER BY d.lb_due, d.lb_p;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_store::{CancelResults, Cancellation, Cancelled, CancelledLease, Refusal};
+use lease_broker_store::{
+    CancelResults, Cancellation, Cancelled, CancelledLease, Leases as _, Refusal,
+};
 
 use super::Broker;
 use super::call_context::CallContext;
@@ -104,8 +106,7 @@ impl Broker {
         } else {
             context.begin()?;
             let (leases, cancellation) = (checked.leases.clone(), checked.cancellation.clone());
-            let operations = &self.lease_operations;
-            let cancelled = operations.cancel(queue.index, leases, cancellation);
+            let cancelled = self.leases.cancel(queue.index, leases, cancellation);
             cancelled.await?
         };
         let has_entered = |state| {

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use lease_broker_model::item_state::State;
-use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseRef, Secret};
+use lease_broker_model::key::Key;
+use lease_broker_model::lease_id::{self, LeaseOrigin, LeaseRef, Secret, TracedQueue};
 use lease_broker_model::lease_trace::{LeaseTrace, ReleaseReason};
 use lease_broker_model::sampling::TraceSettings;
 use lease_broker_model::trace_context::{Span, TraceContext};
-use lease_broker_store::{EndedLease, Ending, QueueIndex, Reaped, Settled, Settlement, TraceNote};
+use lease_broker_store::{EndedLease, Ending, ListedItem, QueueIndex, Reaped, Settled, Settlement};
 
 use super::queue_counters::{LeaseCall, LeaseEnd, call_of, end_of};
 use crate::span::attribute;
@@ -37,7 +38,7 @@ pub(super) struct LeaseTracer {
     spans: Spans,
     settings: TraceSettings,
     secret: Secret,
-    queues: Vec<String>,
+    queues: Vec<TracedQueue>,
     /// The leases that may still be kept, by [`BadEnd`]. `None`: none is kept.
     kept: Option<[DefaultDirectRateLimiter; 4]>,
 }
@@ -66,7 +67,7 @@ impl LeaseTracer {
         spans: Spans,
         settings: TraceSettings,
         secret: Secret,
-        queues: Vec<String>,
+        queues: Vec<TracedQueue>,
     ) -> Self {
         let limiter = |rate: NonZeroU32| {
             let burst = rate.saturating_mul(const { NonZeroU32::new(10).unwrap() });
@@ -82,8 +83,8 @@ impl LeaseTracer {
         }
     }
 
-    pub(super) fn queue_name(&self, queue: QueueIndex) -> &str {
-        &self.queues[queue.0]
+    fn queue_name(&self, queue: QueueIndex) -> &str {
+        &self.queues[queue.0].name
     }
 
     /// Returns whether spans go anywhere. If not, callers need not ask for any.
@@ -91,51 +92,39 @@ impl LeaseTracer {
         self.spans.are_wanted()
     }
 
-    /// Decides before a settlement whether its lease is recorded, and whether its row needs a note. The span of a recorded lease shows
-    /// the worker, so the settlement asks for it.
-    pub(super) fn prepare(&self, queue: QueueIndex, settlement: &mut Settlement) {
+    /// Returns the trace context of the span of an item's lease with this fencing token.
+    pub(super) fn context(
+        &self,
+        queue: QueueIndex,
+        key: &Key,
+        fence: i64,
+        origin: &LeaseOrigin,
+    ) -> TraceContext {
+        lease_id::trace_context(&self.secret, &self.queues[queue.0], key, fence, origin)
+    }
+
+    /// Returns the trace context of the last lease of an item without a producer. `None`: no trace is recorded, or the item was
+    /// never leased.
+    pub(super) fn last_context(
+        &self,
+        queue: QueueIndex,
+        item: &ListedItem,
+    ) -> Option<TraceContext> {
+        let origin = LeaseOrigin::new(0, Duration::ZERO, None);
+        let mut context = self.context(queue, &item.key, item.fence, &origin);
+        context.sampled = self.samples(None, context.span.trace_id);
+        (self.is_wanted() && item.fence > 0).then_some(context)
+    }
+
+    /// Decides before a settlement whether its lease is recorded. The span of a recorded lease shows the worker, so the settlement
+    /// asks for it.
+    pub(super) fn prepare(&self, settlement: &mut Settlement) {
         let Some(trace) = settlement.trace.as_mut().filter(|_| self.is_wanted()) else {
             return;
         };
         let fails = matches!(settlement.ending, Ending::Fail { .. });
         trace.kept = !trace.origin.sampled && fails && self.may_keep(BadEnd::Failed);
         trace.wants_owner = trace.origin.sampled || trace.kept;
-        // A completed item has no further lease, or begins a new trace. A row with a valid context keeps it.
-        let needs_note = trace.origin.producer.is_none()
-            && !matches!(settlement.ending, Ending::Complete { .. });
-        if trace.wants_owner && needs_note {
-            trace.note = Some(self.note(queue, &settlement.lease, &trace.origin));
-        }
-    }
-
-    /// Returns the notes for the rows of leases that are about to end without their lease ids. The rows have no trace context.
-    pub(super) fn notes(
-        &self,
-        queue: QueueIndex,
-        leases: &[LeaseRef],
-        end: LeaseEnd,
-    ) -> Vec<TraceNote> {
-        let note = |lease| {
-            let origin = LeaseOrigin::new(0, Duration::ZERO, None);
-            let context = self.note(queue, lease, &origin);
-            let is_recorded =
-                self.samples(None, context.span.trace_id) || self.may_keep(BadEnd::of(end)?);
-            is_recorded.then(|| TraceNote {
-                lease: lease.clone(),
-                context,
-            })
-        };
-        leases.iter().filter_map(note).collect()
-    }
-
-    /// Returns the context for the row of a recorded lease.
-    fn note(&self, queue: QueueIndex, lease: &LeaseRef, origin: &LeaseOrigin) -> TraceContext {
-        let name = self.queue_name(queue);
-        let context = lease_id::trace_context(&self.secret, name, lease, origin);
-        TraceContext {
-            sampled: true,
-            ..context
-        }
     }
 
     /// Reports the result of a settlement. `owner`: the worker that held the lease. `time`: the time by the store's clock, in milliseconds since 1970.
@@ -299,7 +288,8 @@ impl LeaseTracer {
     ) -> bool {
         let mut any = false;
         for ended in leases {
-            let origin = self.origin_of_row(queue, ended);
+            let trace_parent = ended.trace_parent.as_deref();
+            let origin = LeaseOrigin::new(ended.claim_time, Duration::ZERO, trace_parent);
             let recording = self.recording_of_row(queue, ended, &origin, end);
             if recording == Recording::No {
                 continue;
@@ -328,17 +318,7 @@ impl LeaseTracer {
         any
     }
 
-    fn origin_of_row(&self, queue: QueueIndex, ended: &EndedLease) -> LeaseOrigin {
-        LeaseOrigin::of_row(
-            &self.secret,
-            self.queue_name(queue),
-            &ended.lease,
-            ended.claim_time,
-            ended.trace_parent.as_deref(),
-        )
-    }
-
-    /// Decides whether a lease is recorded whose lease id is not known. A note on its row shows an earlier decision.
+    /// Decides whether a lease is recorded whose lease id is not known.
     fn recording_of_row(
         &self,
         queue: QueueIndex,
@@ -346,12 +326,10 @@ impl LeaseTracer {
         origin: &LeaseOrigin,
         end: LeaseEnd,
     ) -> Recording {
-        let name = self.queue_name(queue);
-        let context = lease_id::trace_context(&self.secret, name, &ended.lease, origin);
-        let is_noted = origin.producer.is_none() && origin.sampled;
+        let context = self.context(queue, &ended.lease.key, ended.lease.fence, origin);
         if self.samples(origin.producer_context(), context.span.trace_id) {
             Recording::Sampled
-        } else if is_noted || BadEnd::of(end).is_some_and(|end| self.may_keep(end)) {
+        } else if BadEnd::of(end).is_some_and(|end| self.may_keep(end)) {
             Recording::Kept
         } else {
             Recording::No
@@ -376,8 +354,7 @@ impl LeaseTracer {
         lease: &LeaseRef,
         origin: &mut LeaseOrigin,
     ) -> TraceContext {
-        let name = self.queue_name(queue);
-        let mut context = lease_id::trace_context(&self.secret, name, lease, origin);
+        let mut context = self.context(queue, &lease.key, lease.fence, origin);
         origin.sampled = self.samples(origin.producer_context(), context.span.trace_id);
         context.sampled = origin.sampled;
         context
@@ -402,8 +379,11 @@ impl LeaseTracer {
         shown: End<'_>,
     ) {
         let name = self.queue_name(queue);
-        let context = lease_id::trace_context(&self.secret, name, lease, origin);
-        let previous = lease_id::previous_span(&self.secret, name, lease, origin);
+        let context_of = |fence| self.context(queue, &lease.key, fence, origin);
+        let previous = (lease.fence > 1).then(|| context_of(lease.fence - 1).span);
+        // A link to a span that is not recorded leads nowhere.
+        let previous =
+            previous.filter(|previous| self.samples(origin.producer_context(), previous.trace_id));
         let start = time_of(origin.claim_time);
         let mut attributes = self.attributes(queue, lease);
         if let Some(worker) = shown.worker {
@@ -425,7 +405,7 @@ impl LeaseTracer {
         self.spans.emit(FinishedSpan {
             name: format!("lease {name}").into(),
             kind: SpanKind::Consumer,
-            span: context.span,
+            span: context_of(lease.fence).span,
             parent: origin.producer.map(|producer| producer.span_id),
             start,
             end: shown.time.max(start),
@@ -445,7 +425,7 @@ impl LeaseTracer {
         time: SystemTime,
     ) -> FinishedSpan {
         let name = self.queue_name(queue);
-        let lease_span = lease_id::trace_context(&self.secret, name, lease, origin).span;
+        let lease_span = self.context(queue, &lease.key, lease.fence, origin).span;
         FinishedSpan {
             name: Cow::Owned(format!("{what} {name}")),
             kind: SpanKind::Internal,

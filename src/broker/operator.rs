@@ -30,6 +30,7 @@ pub use self::operations::{DryRun, OperationList, OperationView, StartOperation}
 pub use self::queues::{CountLimits, QueueState};
 pub(super) use self::runner::{MAX_BATCHES, OperationRunner};
 use super::error::Error;
+use super::lease_tracer::LeaseTracer;
 use super::wakeups::Wakeups;
 
 /// The longest reason of a change, in characters.
@@ -52,6 +53,8 @@ pub struct Operator {
     index_by_name: HashMap<String, QueueIndex>,
     /// The wake-ups of this broker's queues. Empty: no broker runs in this process.
     wakeups: Arc<[Arc<Wakeups>]>,
+    /// Knows the traces of items. `None`: no broker runs in this process.
+    pub(super) tracer: Option<Arc<LeaseTracer>>,
     /// The id of this broker. Empty: it has not announced itself.
     pub(super) broker_id: OnceLock<Uuid>,
 }
@@ -90,6 +93,7 @@ impl Operator {
                 .map(|(index, queue)| (queue.name.clone(), QueueIndex(index)))
                 .collect(),
             wakeups,
+            tracer: None,
             broker_id: OnceLock::new(),
         }
     }

@@ -67,9 +67,7 @@ impl Reaper {
             let shortest = counters.shortest_lease.get(start);
             clock.protect(shortest.min(self.lease_duration));
             let latest = clock.latest(start);
-            let run = self
-                .store
-                .reap(self.queue, self.config.max_rows, latest, None);
+            let run = self.store.reap(self.queue, self.config.max_rows, latest);
             match run.await {
                 Ok(reaped) => {
                     has_failed = false;

@@ -3,7 +3,7 @@
 //! A lease id that cannot be decoded is held by no worker. Its result is that of a lost lease. A settlement with a
 //! malformed follow-up is refused. Neither reaches the store, and neither affects the other settlements of the call.
 
-use lease_broker_model::lease_id::{self, LeaseId};
+use lease_broker_model::lease_id::LeaseId;
 use lease_broker_model::lease_trace::LeaseTrace;
 use lease_broker_model::text::Quoted;
 use lease_broker_store::{
@@ -42,7 +42,7 @@ impl Broker {
                     trace.call = call;
                     trace.worker = worker.map(str::to_owned);
                 }
-                self.leases.tracer.prepare(queue.index, settlement);
+                self.leases.tracer.prepare(settlement);
             }
         }
         Ok(submit_valid(context, settlements, &queue.settlements).await?)
@@ -76,11 +76,11 @@ impl Broker {
 
     /// Gives each follow-up without a trace context that of the lease, so that the follow-up's lease continues its trace.
     fn trace_follow_ups(&self, queue: &Queue, id: &LeaseId, follow_ups: &mut [FollowUp]) {
-        if follow_ups.is_empty() || !self.leases.tracer.shows_trace(&id.origin) {
+        let tracer = &self.leases.tracer;
+        if follow_ups.is_empty() || !tracer.shows_trace(&id.origin) {
             return;
         }
-        let name = &queue.spec.name;
-        let context = lease_id::trace_context(self.store.secret(), name, &id.lease, &id.origin);
+        let context = tracer.context(queue.index, &id.lease.key, id.lease.fence, &id.origin);
         for follow_up in follow_ups {
             let own = &mut follow_up.item.trace_parent;
             own.get_or_insert_with(|| context.to_string());

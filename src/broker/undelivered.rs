@@ -6,7 +6,7 @@
 //!
 //! | case | released by |
 //! |---|---|
-//! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `fail_fast_leases.rs` |
+//! | The claim failed because the store became unhealthy, and the store leases the items later. | `release_late_leases` in `recorded_leases.rs` |
 //! | The caller is gone before the response is built, or the response has no room for all leases. | the `Drop` of [`UndeliveredLeases`] |
 //! | The caller is gone before the response begins to leave. | the `Drop` of [`Delivery`] |
 //!
@@ -340,7 +340,7 @@ pub(super) fn release_all(
         let mut release = Settlement::new(lease, Ending::Release { delay });
         tracer.sample(queue, &release.lease, &mut trace.origin);
         release.trace = Some(Box::new(trace));
-        tracer.prepare(queue, &mut release);
+        tracer.prepare(&mut release);
         release
     })
 }

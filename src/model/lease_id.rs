@@ -39,6 +39,7 @@ pub use self::secret::Secret;
 pub use self::signing::{SigningSecrets, StoredSecret};
 use crate::key::Key;
 use crate::key_bytes::{max_value_bytes, read, read_key, read_varint, write_key, write_varint};
+use crate::queue::{OnComplete, QueueSpec};
 use crate::trace_context::{Span, TraceContext};
 
 /// The version of the format, the first byte of an id.
@@ -106,28 +107,6 @@ impl LeaseOrigin {
             duration,
             producer: producer.map(|context| context.span),
             sampled: producer.is_some_and(|context| context.sampled),
-        }
-    }
-
-    /// Returns the origin of a lease that ends, as its row shows it. The duration is not known, so it is zero.
-    ///
-    /// The row can have the trace context of this lease itself, for the leases that follow. That is not a producer.
-    pub fn of_row(
-        secret: &Secret,
-        queue: &str,
-        lease: &LeaseRef,
-        claim_time: i64,
-        trace_parent: Option<&str>,
-    ) -> Self {
-        let origin = Self::new(claim_time, Duration::ZERO, trace_parent);
-        let alone = Self {
-            producer: None,
-            ..origin
-        };
-        let own_span = || trace_context(secret, queue, lease, &alone).span;
-        match origin.producer {
-            Some(producer) if producer == own_span() => alone,
-            _ => origin,
         }
     }
 
@@ -283,78 +262,55 @@ fn tag(secret: &Secret, queue: &str, (scope, name): (u8, &str), signed: &[u8]) -
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the trace context of the span that represents a lease in `queue`.
+/// A queue whose leases have spans.
+#[derive(Clone, Debug)]
+pub struct TracedQueue {
+    /// The queue's name.
+    pub name: String,
+    /// True: a completed item runs again. Each of its leases is a trace of its own, because a common one would have no end.
+    pub recurs: bool,
+}
+
+impl TracedQueue {
+    /// Returns the facts about a queue that the spans of its leases need.
+    pub fn new(queue: &QueueSpec) -> Self {
+        Self {
+            name: queue.name.clone(),
+            recurs: matches!(queue.on_complete, OnComplete::Recur(_)),
+        }
+    }
+}
+
+/// Returns the trace context of the span of an item's lease with this fencing token.
 ///
-/// If the item has a producer's span, that is the parent, and the lease's span belongs to its trace. Otherwise the span
-/// begins a new trace. The ids are derived from the lease and the producer alone, so that every broker computes the same
-/// span.
+/// If the item has a producer's span, that is the parent, and the lease's span belongs to its trace. Otherwise the span has no
+/// parent, and all leases of the item belong to one trace. The ids are derived from the arguments alone, so that every broker
+/// computes the same span, also of an earlier lease, whose token the row no longer has.
 pub fn trace_context(
     secret: &Secret,
-    queue: &str,
-    lease: &LeaseRef,
+    queue: &TracedQueue,
+    key: &Key,
+    fence: i64,
     origin: &LeaseOrigin,
 ) -> TraceContext {
-    let mut key = Vec::with_capacity(16);
-    write_key(&mut key, &lease.key);
-    let span = if let Some(producer) = origin.producer {
-        let id = span_id_below(secret, queue, producer, &key, lease.fence);
-        producer.with_span_id(id)
-    } else {
-        let fence = lease.fence.to_be_bytes();
-        let parts = [queue.as_bytes(), lease.token.as_bytes(), &fence, &key];
-        // Zero is not a valid id.
-        let trace_id = u128::from_be_bytes(secret.hash(Purpose::Trace, &parts)).max(1);
-        Span {
-            trace_id,
-            span_id: first_span_id(trace_id, lease.fence),
-        }
-    };
+    let mut key_bytes = Vec::with_capacity(16);
+    write_key(&mut key_bytes, key);
+    let (name, fence) = (queue.name.as_bytes(), fence.to_be_bytes());
+    let parent = origin.producer.unwrap_or_else(|| {
+        let run = if queue.recurs { fence } else { [0; 8] };
+        let hash = secret.hash(Purpose::Trace, &[name, &key_bytes, &run]);
+        // Zero is not a valid id of a trace. Of a span, it stands for the parent that is missing.
+        let trace_id = u128::from_be_bytes(hash).max(1);
+        let span_id = 0;
+        Span { trace_id, span_id }
+    });
+    let (trace, above) = (parent.trace_id.to_be_bytes(), parent.span_id.to_be_bytes());
+    let hash = secret.hash(Purpose::Span, &[name, &trace, &above, &key_bytes, &fence]);
+    let id = hash.first_chunk().copied().map_or(0, u64::from_be_bytes);
     TraceContext {
-        span,
+        span: parent.with_span_id(id.max(1)),
         sampled: origin.sampled,
     }
-}
-
-/// Returns the span of the item's lease before this one. `None`: its trace is not known, because the row had no trace
-/// context when this lease was given.
-///
-/// If an earlier lease began the trace of the item, its span is the parent of all later ones.
-pub fn previous_span(
-    secret: &Secret,
-    queue: &str,
-    lease: &LeaseRef,
-    origin: &LeaseOrigin,
-) -> Option<Span> {
-    let parent = origin.producer?;
-    let fence = lease.fence.checked_sub(1).filter(|fence| *fence > 0)?;
-    if parent.span_id == first_span_id(parent.trace_id, fence) {
-        return Some(parent);
-    }
-    let mut key = Vec::with_capacity(16);
-    write_key(&mut key, &lease.key);
-    let id = span_id_below(secret, queue, parent, &key, fence);
-    Some(parent.with_span_id(id))
-}
-
-/// Returns the id of the span of a lease that begins a trace: the lower half of the trace's id, plus the fencing token.
-///
-/// Neither this nor [`span_id_below`] needs the token. So the span of an earlier lease of the item can be computed although
-/// the row no longer has its token.
-fn first_span_id(trace_id: u128, fence: i64) -> u64 {
-    const LOWER_HALF: u128 = u64::MAX as u128;
-    let id = u64::try_from(trace_id & LOWER_HALF).unwrap_or_default();
-    // Zero is not a valid id.
-    id.wrapping_add(fence.cast_unsigned()).max(1)
-}
-
-/// Returns the id of a lease's span below `parent`.
-fn span_id_below(secret: &Secret, queue: &str, parent: Span, key: &[u8], fence: i64) -> u64 {
-    let (trace, parent) = (parent.trace_id.to_be_bytes(), parent.span_id.to_be_bytes());
-    let parts = [queue.as_bytes(), &trace, &parent, key, &fence.to_be_bytes()];
-    let hash = secret.hash(Purpose::Span, &parts);
-    let id = hash.first_chunk().copied().map_or(0, u64::from_be_bytes);
-    // Zero is not a valid id.
-    id.max(1)
 }
 
 /// Returns the bytes that these values of a key take in a lease id, at most a few too many. If a key takes more than

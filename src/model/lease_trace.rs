@@ -2,7 +2,7 @@
 
 use crate::lease_id::LeaseOrigin;
 use crate::named_enum;
-use crate::trace_context::{Span, TraceContext};
+use crate::trace_context::Span;
 
 /// Facts for the span of a lease, besides the lease itself.
 #[derive(Clone, Debug)]
@@ -17,9 +17,6 @@ pub struct LeaseTrace {
     pub worker: Option<String>,
     /// True if the settlement returns the worker that held the lease, because the span is recorded.
     pub wants_owner: bool,
-    /// The context that the row gets before the lease ends, so that the item's next lease continues the trace. `None`: the row
-    /// has one, or the lease is not recorded.
-    pub note: Option<TraceContext>,
     /// The reason why the broker itself releases the lease. `None`: a worker ends it.
     pub release_reason: Option<ReleaseReason>,
 }
@@ -33,7 +30,6 @@ impl LeaseTrace {
             call: None,
             worker: None,
             wants_owner: false,
-            note: None,
             release_reason: None,
         }
     }

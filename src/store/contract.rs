@@ -29,7 +29,6 @@ pub use self::claim::{
 };
 pub use self::ended_leases::{
     CancelResults, Cancellation, Cancelled, CancelledLease, EndedLease, Reaped, ReleasedClaims,
-    TraceNote,
 };
 pub use self::facts::{Database, Facts};
 pub use self::group_pause::{GroupPause, MAX_PAUSED_GROUPS, NewGroupPause};

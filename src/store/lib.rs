@@ -71,7 +71,7 @@ pub use self::contract::{
     OperationBatch, OperationKind, OperationState, PauseMode, QueueIndex, QueueLimitValues,
     QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RowEnding, RowOperation, RowOutcome,
     SearchPosition, SettleResults, Settled, Settlement, Share, StartedOperation, Store,
-    TooLargeItem, TraceNote, TurnCost, Upkeep, share_of, step,
+    TooLargeItem, TurnCost, Upkeep, share_of, step,
 };
 pub use self::enqueue_once::{EnqueueOnce, EnqueuedOnce};
 pub use self::error::{

@@ -74,8 +74,6 @@ mod survey;
 mod suspects;
 #[cfg(test)]
 mod tests;
-mod trace;
-mod trace_statements;
 mod trials;
 mod turn;
 mod turn_parts;
@@ -91,7 +89,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::lease_id::{Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::mssql::LEASE_SQL;
@@ -112,7 +110,7 @@ use super::{
     Instance, LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause,
     Operate, Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex,
     QueueLimitValues, QueuePause, Reaped, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
+    SettleResults, Settlement, StartedOperation, Store, StoreError, Upkeep,
 };
 
 /// Statement of the health check: it succeeds only if the database accepts writes.
@@ -270,242 +268,90 @@ impl Facts for MssqlStore {
     }
 }
 
-#[async_trait]
-impl Leases for MssqlStore {
-    fn concurrency(&self) -> Concurrency {
-        Concurrency::Parallel(self.operations.pool.max_concurrent_operations())
-    }
+/// Implements a trait of the contract. Behind the methods that are written out comes a list of those that run the operation of their
+/// name. `(&)` marks an argument that the operation takes by reference.
+macro_rules! implement {
+    ($contract:ident { $($written:tt)* }
+    $($name:ident($($(($by:tt))? $argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[async_trait]
+        impl $contract for MssqlStore {
+            $($written)*
 
-    fn withdraw_waiting(&self) {
-        self.operations.pool.withdraw_waiting();
-    }
-
-    async fn claim(
-        &self,
-        queue: QueueIndex,
-        calls: Arc<[ClaimCall]>,
-        max_bytes: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        run!(self.operations, claim(queue, &calls, max_bytes))
-    }
-
-    async fn heartbeat(
-        &self,
-        queue: QueueIndex,
-        renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Renewed>, StoreError> {
-        run!(self.operations, heartbeat(queue, &renewals))
-    }
-
-    async fn settle(
-        &self,
-        queue: QueueIndex,
-        settlements: Arc<[Settlement]>,
-    ) -> Result<SettleResults, StoreError> {
-        run!(self.operations, settle(queue, &settlements))
-    }
-
-    async fn release_claims(
-        &self,
-        queue: QueueIndex,
-        tokens: Arc<[Uuid]>,
-    ) -> Result<ReleasedClaims, StoreError> {
-        run!(self.operations, release_claims(queue, &tokens))
-    }
-
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        run!(self.operations, note_traces(queue, &notes))
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        run!(self.operations, find_expired_untraced(queue, limit))
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        run!(self.operations, find_leased_untraced(queue, &keys))
-    }
-
-    async fn cancel(
-        &self,
-        queue: QueueIndex,
-        leases: Arc<[CancelledLease]>,
-        cancellation: Cancellation,
-    ) -> Result<CancelResults, StoreError> {
-        run!(self.operations, cancel(queue, &leases, &cancellation))
-    }
-
-    async fn reap(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        latest: Option<LatestTime>,
-        until: Option<i64>,
-    ) -> Result<Reaped, StoreError> {
-        run!(self.operations, reap(queue, limit, latest, until))
-    }
-
-    async fn enqueue(
-        &self,
-        queue: QueueIndex,
-        items: Arc<[NewItem]>,
-    ) -> Result<Vec<Key>, StoreError> {
-        run!(self.operations, enqueue(queue, &items))
-    }
-
-    async fn enqueue_once(
-        &self,
-        queue: QueueIndex,
-        request: Arc<EnqueueOnce>,
-    ) -> Result<EnqueuedOnce, StoreError> {
-        run!(self.operations, enqueue_once(queue, &request))
-    }
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$result, StoreError> {
+                run!(self.operations, $name($($($by)? $argument),*))
+            })*
+        }
+    };
 }
 
-#[async_trait]
-impl Operate for MssqlStore {
-    async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
-        run!(self.operations, pause(queue, &pause))
-    }
+implement! {
+    Leases {
+        fn concurrency(&self) -> Concurrency {
+            Concurrency::Parallel(self.operations.pool.max_concurrent_operations())
+        }
 
-    async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
-        run!(self.operations, resume(queue))
+        fn withdraw_waiting(&self) {
+            self.operations.pool.withdraw_waiting();
+        }
     }
-
-    async fn set_limits(
-        &self,
-        queue: QueueIndex,
-        change: LimitChange,
-    ) -> Result<QueueLimitValues, StoreError> {
-        run!(self.operations, set_limits(queue, change))
-    }
-
-    async fn pause_group(
-        &self,
-        queue: QueueIndex,
-        group: Key,
-        pause: NewGroupPause,
-    ) -> Result<Option<GroupPause>, StoreError> {
-        run!(self.operations, pause_group(queue, group, pause))
-    }
-
-    async fn resume_group(
-        &self,
-        queue: QueueIndex,
-        group: Key,
-    ) -> Result<Option<GroupPause>, StoreError> {
-        run!(self.operations, resume_group(queue, group))
-    }
-
-    async fn start_operation(
-        &self,
-        queue: QueueIndex,
-        operation: NewOperation,
-    ) -> Result<StartedOperation, StoreError> {
-        run!(self.operations, start_operation(queue, &operation))
-    }
-
-    async fn cancel_operation(
-        &self,
-        id: Uuid,
-        actor: &str,
-    ) -> Result<Option<Operation>, StoreError> {
-        let actor = actor.to_owned();
-        run!(self.operations, cancel_operation(id, &actor))
-    }
-
-    async fn take_operation(
-        &self,
-        queues: &[String],
-        broker: Uuid,
-        duration: Duration,
-    ) -> Result<Option<Operation>, StoreError> {
-        let queues = queues.to_vec();
-        run!(self.operations, take_operation(&queues, broker, duration))
-    }
-
-    async fn apply_batch(
-        &self,
-        queue: QueueIndex,
-        batch: OperationBatch,
-    ) -> Result<AppliedBatch, StoreError> {
-        run!(self.operations, apply_batch(queue, &batch))
-    }
-
-    async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
-        run!(self.operations, request_drain(broker))
-    }
-
-    async fn read_orders(
-        &self,
-        broker: Uuid,
-        queues: &[String],
-    ) -> Result<BrokerOrders, StoreError> {
-        let queues = queues.to_vec();
-        run!(self.operations, read_orders(broker, &queues))
-    }
+    claim(queue: QueueIndex, (&)calls: Arc<[ClaimCall]>, max_bytes: usize) -> Vec<Claimed>;
+    heartbeat(queue: QueueIndex, (&)renewals: Arc<[Renewal]>) -> Vec<Renewed>;
+    settle(queue: QueueIndex, (&)settlements: Arc<[Settlement]>) -> SettleResults;
+    release_claims(queue: QueueIndex, (&)tokens: Arc<[Uuid]>) -> ReleasedClaims;
+    cancel(queue: QueueIndex, (&)leases: Arc<[CancelledLease]>, (&)cancellation: Cancellation) -> CancelResults;
+    reap(queue: QueueIndex, limit: usize, latest: Option<LatestTime>) -> Reaped;
+    enqueue(queue: QueueIndex, (&)items: Arc<[NewItem]>) -> Vec<Key>;
+    enqueue_once(queue: QueueIndex, (&)request: Arc<EnqueueOnce>) -> EnqueuedOnce;
 }
 
-#[async_trait]
-impl Upkeep for MssqlStore {
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        let stored = run!(self.operations, read_secrets())?;
-        replace_secrets(&self.signing_secrets, &stored)
-    }
+implement! {
+    Operate {
+        async fn cancel_operation(&self, id: Uuid, actor: &str) -> Result<Option<Operation>, StoreError> {
+            let actor = actor.to_owned();
+            run!(self.operations, cancel_operation(id, &actor))
+        }
 
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        run!(self.operations, rotate_secrets(accept_old_for))
-    }
+        async fn take_operation(
+            &self,
+            queues: &[String],
+            broker: Uuid,
+            duration: Duration,
+        ) -> Result<Option<Operation>, StoreError> {
+            let queues = queues.to_vec();
+            run!(self.operations, take_operation(&queues, broker, duration))
+        }
 
-    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        run!(self.operations, forget_requests(limit))
+        async fn read_orders(&self, broker: Uuid, queues: &[String]) -> Result<BrokerOrders, StoreError> {
+            let queues = queues.to_vec();
+            run!(self.operations, read_orders(broker, &queues))
+        }
     }
+    pause(queue: QueueIndex, (&)pause: NewPause) -> QueuePause;
+    resume(queue: QueueIndex) -> Option<QueuePause>;
+    set_limits(queue: QueueIndex, change: LimitChange) -> QueueLimitValues;
+    pause_group(queue: QueueIndex, group: Key, pause: NewGroupPause) -> Option<GroupPause>;
+    resume_group(queue: QueueIndex, group: Key) -> Option<GroupPause>;
+    start_operation(queue: QueueIndex, (&)operation: NewOperation) -> StartedOperation;
+    apply_batch(queue: QueueIndex, (&)batch: OperationBatch) -> AppliedBatch;
+    request_drain(broker: Uuid) -> bool;
+}
 
-    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
-        run!(self.operations, purge(queue, &step))
-    }
+implement! {
+    Upkeep {
+        async fn read_secrets(&self) -> Result<(), StoreError> {
+            let stored = run!(self.operations, read_secrets())?;
+            replace_secrets(&self.signing_secrets, &stored)
+        }
 
-    async fn purge_archive(
-        &self,
-        queue: QueueIndex,
-        cutoff: ArchiveCutoff,
-        limit: usize,
-    ) -> Result<usize, StoreError> {
-        run!(self.operations, purge_archive(queue, cutoff, limit))
+        async fn probe(&self) -> Result<(), StoreError> {
+            self.operations.probe(PROBE_SQL).await
+        }
     }
-
-    async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError> {
-        run!(self.operations, count_archived(queue, before))
-    }
-
-    async fn take_retention_turn(
-        &self,
-        queue: QueueIndex,
-        broker: Uuid,
-        duration: Duration,
-    ) -> Result<RetentionTurn, StoreError> {
-        run!(
-            self.operations,
-            take_retention_turn(queue, broker, duration)
-        )
-    }
-
-    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        run!(self.operations, announce(&instance))
-    }
-
-    async fn probe(&self) -> Result<(), StoreError> {
-        self.operations.probe(PROBE_SQL).await
-    }
+    rotate_secrets(accept_old_for: Duration) -> u8;
+    forget_requests(limit: usize) -> usize;
+    purge(queue: QueueIndex, (&)step: PurgeStep) -> Purged;
+    purge_archive(queue: QueueIndex, cutoff: ArchiveCutoff, limit: usize) -> usize;
+    count_archived(queue: QueueIndex, before: i64) -> u64;
+    take_retention_turn(queue: QueueIndex, broker: Uuid, duration: Duration) -> RetentionTurn;
+    announce((&)instance: Arc<Instance>) -> Vec<Instance>;
 }

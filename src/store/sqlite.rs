@@ -75,7 +75,6 @@ mod suspect_statements;
 mod suspects;
 #[cfg(test)]
 mod tests;
-mod trace;
 mod turn;
 mod turn_statements;
 mod types;
@@ -96,7 +95,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::{LeaseRef, Secret, SigningSecrets};
+use lease_broker_model::lease_id::{Secret, SigningSecrets};
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_sql::LeaseSql;
 use lease_broker_sql::sqlite::LEASE_SQL;
@@ -126,7 +125,7 @@ use super::{
     Instance, LatestTime, Leases, LimitChange, NewGroupPause, NewItem, NewOperation, NewPause,
     Operate, Operation, OperationBatch, PoolStatus, PurgeStep, Purged, QueueIndex,
     QueueLimitValues, QueuePause, Reaped, Refusal, ReleasedClaims, Renewal, Renewed, RetentionTurn,
-    SettleResults, Settled, Settlement, StartedOperation, Store, StoreError, TraceNote, Upkeep,
+    SettleResults, Settled, Settlement, StartedOperation, Store, StoreError, Upkeep,
 };
 
 /// A [`Store`] on an SQLite file.
@@ -380,37 +379,6 @@ impl Leases for SqliteStore {
         self.writer.run_without(left_out, release).await
     }
 
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        let note = move |context: &WriteContext| trace::note_traces(context, queue, &notes);
-        self.writer.run(note).await
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        let find = move |connection: &Connection, queue: &QueueStatements, now| {
-            Ok((trace::find_expired(connection, queue, limit, now)?, now))
-        };
-        self.reader.read(queue, find).await
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        let find = move |connection: &Connection, queue: &QueueStatements, _| {
-            trace::find_leased(connection, queue, &keys)
-        };
-        self.reader.read(queue, find).await
-    }
-
     async fn cancel(
         &self,
         queue: QueueIndex,
@@ -429,11 +397,10 @@ impl Leases for SqliteStore {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let left_out = LeftOut::of_at_most(reap::MAX_REFUSED);
         let reap = move |context: &WriteContext, left_out: &LeftOut| {
-            reap::reap(context, queue, limit, latest, until, left_out)
+            reap::reap(context, queue, limit, latest, left_out)
         };
         self.writer.run_without(left_out, reap).await
     }

@@ -13,7 +13,7 @@ use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_store::{
     CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, Ending,
     EnqueueOnce, EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims,
-    Renewal, Renewed, SettleResults, Settlement, Store, StoreError, TraceNote,
+    Renewal, Renewed, SettleResults, Settlement, Store, StoreError,
 };
 use uuid::Uuid;
 
@@ -120,30 +120,6 @@ impl Leases for BrokenLeases {
         self.store.claim(queue, calls, max_bytes).await
     }
 
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        self.store.note_traces(queue, notes).await
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        self.store.find_expired_untraced(queue, limit).await
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.store.find_leased_untraced(queue, keys).await
-    }
-
     async fn release_claims(
         &self,
         queue: QueueIndex,
@@ -166,9 +142,8 @@ impl Leases for BrokenLeases {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        self.store.reap(queue, limit, latest, until).await
+        self.store.reap(queue, limit, latest).await
     }
 
     async fn enqueue(

@@ -52,10 +52,7 @@ pub(crate) async fn time_that_a_reap_has_waited_is_no_clock_step<H: Harness>() {
     let claim_time = item.expiry.expire_time - 60_000;
     let read = Instant::now().checked_sub(3 * MINUTE);
     let latest = LatestTime::new(claim_time, read.expect("a machine that runs for minutes"));
-    let reaped = fixture
-        .store
-        .reap(fixture.queue, 9, Some(latest), None)
-        .await;
+    let reaped = fixture.store.reap(fixture.queue, 9, Some(latest)).await;
     let expired = reaped.expect("reap").expired;
     assert_eq!(expired[0].state, State::Dead);
 }
@@ -73,13 +70,13 @@ pub(crate) async fn lease_that_a_clock_step_ends_is_no_attempt<H: Harness>() {
     let item = fixture.claim_for(1, MINUTE).await.remove(0);
     let claim_time = item.expiry.expire_time - 60_000;
     let latest = Some(LatestTime::new(i64::MAX, Instant::now()));
-    let no_step = fixture.store.reap(fixture.queue, 9, latest, None).await;
+    let no_step = fixture.store.reap(fixture.queue, 9, latest).await;
     let time = no_step.expect("reap").time.expect("the time of the store");
     assert!((claim_time..claim_time + 60_000).contains(&time));
     fixture.advance(2 * MINUTE).await;
     // The clock cannot show more than the time before the claim, unless it was stepped.
     let latest = Some(LatestTime::new(claim_time - 1_000, Instant::now()));
-    let reaped = fixture.store.reap(fixture.queue, 9, latest, None).await;
+    let reaped = fixture.store.reap(fixture.queue, 9, latest).await;
     let expired = reaped.expect("reap").expired;
     assert_eq!(expired[0].state, State::Ready);
     assert_eq!(fixture.complete(&item.lease).await, None);

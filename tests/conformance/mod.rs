@@ -683,14 +683,11 @@ macro_rules! conformance {
                     list_of_suspects_is_empty_when_they_are_settled
                 }
                 trace {
-                    lease_that_expires_after_the_look_is_not_reaped
                     reaper_reports_the_whole_lease
                     cancellation_reports_the_whole_lease
                     release_of_a_claim_reports_its_leases
                     settlement_tells_when_leases_ended
-                    next_lease_has_the_stored_trace
-                    trace_of_a_producer_or_of_an_ended_lease_is_not_replaced
-                    leases_without_a_trace_are_found
+                    all_leases_of_an_item_have_the_producers_trace
                     each_run_of_a_recurring_item_has_its_own_trace
                 }
                 types {

@@ -1,12 +1,11 @@
-//! The traces of leases: what the operations that end leases report about them, and trace contexts that rows keep.
+//! The traces of leases: what the operations that end leases report about them, and the producers' contexts in rows.
 
 use std::time::Duration;
 
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::OnComplete;
-use lease_broker_model::trace_context::TraceContext;
-use lease_broker_store::{Cancellation, EndedLease, NewItem, TraceNote};
+use lease_broker_store::{Cancellation, EndedLease, NewItem};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
@@ -15,43 +14,6 @@ use crate::harness::fixture::{
 };
 
 const PRODUCER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-const NOTED: &str = "00-11111111111111111111111111111111-2222222222222222-01";
-
-async fn note(broker: &Broker, leases: &[&LeaseRef]) {
-    let context = TraceContext::parse(NOTED).expect("a trace context");
-    let notes = leases.iter().map(|lease| TraceNote {
-        lease: (*lease).clone(),
-        context,
-    });
-    let outcome = broker.store.note_traces(broker.queue, notes.collect());
-    outcome.await.expect("noted");
-}
-
-async fn expired_untraced(broker: &Broker, limit: usize) -> Vec<LeaseRef> {
-    let found = broker.store.find_expired_untraced(broker.queue, limit);
-    found.await.expect("a search").0
-}
-
-async fn leased_untraced(broker: &Broker, keys: &[Key]) -> Vec<LeaseRef> {
-    let found = broker.store.find_leased_untraced(broker.queue, keys.into());
-    found.await.expect("a search")
-}
-
-pub(crate) async fn lease_that_expires_after_the_look_is_not_reaped<H: Harness>() {
-    let fixture = Fixture::<H>::items(2).await;
-    let first = fixture.claim_for(1, MINUTE).await;
-    let second = fixture.claim_for(1, 2 * MINUTE).await;
-    fixture.advance(3 * MINUTE).await;
-    let found = fixture.store.find_expired_untraced(fixture.queue, 9).await;
-    let (leases, time) = found.expect("a search");
-    assert_eq!(leases.len(), 2);
-    for (until, expired) in [(time - 90_000, first), (time, second)] {
-        let reaped = fixture.store.reap(fixture.queue, 9, None, Some(until));
-        let reaped = reaped.await.expect("reaped");
-        assert_eq!(reaped.expired[0].lease, expired[0].lease);
-        assert_eq!(reaped.expired.len(), 1);
-    }
-}
 
 /// Adds an item whose row has a trace context.
 async fn enqueue_traced(broker: &Broker) -> Key {
@@ -130,62 +92,22 @@ pub(crate) async fn settlement_tells_when_leases_ended<H: Harness>() {
     }
 }
 
-pub(crate) async fn next_lease_has_the_stored_trace<H: Harness>() {
-    let fixture = Fixture::<H>::items(3).await;
-    let leases: Vec<LeaseRef> = fixture
-        .claim_for(3, MINUTE)
-        .await
-        .into_iter()
-        .map(|item| item.lease)
-        .collect();
-    note(&fixture, &[&leases[0], &leases[1], &leases[2]]).await;
-    fixture.settle(&leases[0], fail(Some(Duration::ZERO))).await;
-    fixture.settle(&leases[1], release(Duration::ZERO)).await;
-    // The third one expires.
+pub(crate) async fn all_leases_of_an_item_have_the_producers_trace<H: Harness>() {
+    let fixture = Fixture::<H>::items(0).await;
+    enqueue_traced(&fixture).await;
+    let mut item = fixture.one().await;
+    fixture
+        .settle(&item.lease, fail(Some(Duration::ZERO)))
+        .await;
+    item = fixture.one().await;
+    assert_eq!(item.trace_parent.as_deref(), Some(PRODUCER));
+    fixture.settle(&item.lease, release(Duration::ZERO)).await;
+    item = fixture.claim_for(1, MINUTE).await.remove(0);
+    assert_eq!(item.trace_parent.as_deref(), Some(PRODUCER));
     fixture.advance(HOUR).await;
     fixture.reap(9).await;
-    for item in fixture.claim(3).await {
-        assert_eq!(item.trace_parent.as_deref(), Some(NOTED));
-    }
-}
-
-pub(crate) async fn trace_of_a_producer_or_of_an_ended_lease_is_not_replaced<H: Harness>() {
-    let fixture = Fixture::<H>::items(1).await;
-    let lease = fixture.one().await.lease;
-    fixture.settle(&lease, release(Duration::ZERO)).await;
-    note(&fixture, &[&lease]).await;
-    let again = fixture.one().await;
-    assert_eq!(again.trace_parent, None);
-    // Another lease of the same item.
-    note(&fixture, &[&lease]).await;
-    fixture.settle(&again.lease, release(Duration::ZERO)).await;
-    assert_eq!(fixture.one().await.trace_parent, None);
-    enqueue_traced(&fixture).await;
-    let traced = fixture.one().await;
-    note(&fixture, &[&traced.lease]).await;
-    fixture.settle(&traced.lease, release(Duration::ZERO)).await;
-    let again = fixture.one().await;
-    assert_eq!(again.trace_parent.as_deref(), Some(PRODUCER));
-}
-
-pub(crate) async fn leases_without_a_trace_are_found<H: Harness>() {
-    let fixture = Fixture::<H>::items(3).await;
-    enqueue_traced(&fixture).await;
-    let short = fixture.claim_for(1, MINUTE).await.remove(0).lease;
-    let longer = fixture.claim_for(1, 2 * MINUTE).await.remove(0).lease;
-    let held = fixture.claim_for(1, HOUR * 9).await.remove(0).lease;
-    let traced = fixture.claim_for(1, MINUTE).await.remove(0).lease;
-    assert_eq!(expired_untraced(&fixture, 9).await, []);
-    fixture.advance(HOUR).await;
-    let expected = [short.clone(), longer.clone()];
-    assert_eq!(expired_untraced(&fixture, 9).await, expected);
-    assert_eq!(expired_untraced(&fixture, 1).await, expected[..1]);
-    let keys = [&held, &short, &traced].map(|lease| lease.key.clone());
-    let mut found = leased_untraced(&fixture, &keys).await;
-    found.sort_by_key(|lease| lease.key.to_string());
-    assert_eq!(found, [short, held]);
-    fixture.reap(9).await;
-    assert_eq!(expired_untraced(&fixture, 9).await, []);
+    item = fixture.one().await;
+    assert_eq!(item.trace_parent.as_deref(), Some(PRODUCER));
 }
 
 pub(crate) async fn each_run_of_a_recurring_item_has_its_own_trace<H: Harness>() {

@@ -272,7 +272,7 @@ impl Broker {
     }
 
     pub(crate) async fn reap(&self, limit: usize) -> Reaped {
-        let reaped = self.store.reap(self.queue, limit, None, None).await;
+        let reaped = self.store.reap(self.queue, limit, None).await;
         reaped.expect("reap")
     }
 

@@ -261,7 +261,7 @@ impl<D: Database> Replay<D> {
             RowOperation::Reap { is_stepped } => {
                 // A clock that can show at most the year 1970 has been stepped.
                 let latest = is_stepped.then(|| LatestTime::new(0, Instant::now()));
-                let reaped = self.store.reap(QUEUE, 10_000, latest, None).await;
+                let reaped = self.store.reap(QUEUE, 10_000, latest).await;
                 let reaped = reaped.map_err(failed)?;
                 let expired = reaped.expired.into_iter().map(|ended| {
                     let outcome = RowOutcome::Expired(ended.state);

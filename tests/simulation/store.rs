@@ -18,7 +18,7 @@ use lease_broker_store::{
     LeaseProof, LeaseRow, Leases, ListedItem, NewItem, Operation, OutageCause, PoolStatus, Problem,
     ProblemKind, PurgeStep, Purged, QueueIndex, QueuePause, Reaped, Rejection, ReleasedClaims,
     Renewal, Renewed, RetentionTurn, RowEnding, RowOperation, RowOutcome, SettleResults,
-    Settlement, Share, Stats, Store, StoreError, TraceNote, Upkeep,
+    Settlement, Share, Stats, Store, StoreError, Upkeep,
 };
 use lease_broker_value::Value;
 use tokio_util::sync::CancellationToken;
@@ -364,26 +364,6 @@ impl Leases for SimulatedStore {
         .await
     }
 
-    async fn note_traces(&self, _: QueueIndex, _: Arc<[TraceNote]>) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        _: QueueIndex,
-        _: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        Ok((Vec::new(), i64::MAX))
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        _: QueueIndex,
-        _: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        Ok(Vec::new())
-    }
-
     async fn release_claims(
         &self,
         _: QueueIndex,
@@ -435,7 +415,6 @@ impl Leases for SimulatedStore {
         _: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        _: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         self.run("reap", move |database| {
             Ok(database.reap(limit, latest.map(LatestTime::now)))

@@ -228,7 +228,7 @@ impl Worker {
             let items = self.claim().await;
             if items.is_empty() {
                 let reap = |broker: Broker| async move {
-                    broker.store.reap(broker.queue, 100, None, None).await
+                    broker.store.reap(broker.queue, 100, None).await
                 };
                 self.retry_while_unavailable(reap).await;
             }

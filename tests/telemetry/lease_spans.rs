@@ -6,8 +6,8 @@ use std::time::Duration;
 use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto::start_operation_request::Action;
 use lease_broker_proto::{
-    CancelHeld, CancelLeasesRequest, Cancellation, Failure, ItemState, Lease, Outcome,
-    SettleResult, StartOperationRequest,
+    CancelHeld, CancelLeasesRequest, Cancellation, Failure, GetItemRequest, ItemState, Lease,
+    Outcome, SettleResult, StartOperationRequest,
 };
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -73,6 +73,17 @@ impl Test {
     async fn complete(&self, queue: &str, lease: &Lease) -> SettleResult {
         let client = self.broker.client.for_queue(queue);
         client.complete(&[&lease.lease_id]).await.remove(0)
+    }
+
+    /// Returns the trace context that `GetItem` shows for the item of a lease.
+    async fn shown_trace(&self, queue: &str, lease: &Lease) -> String {
+        let request = GetItemRequest {
+            queue: queue.to_owned(),
+            key: key(lease).to_owned(),
+        };
+        let mut rpc = self.broker.client.admin.clone();
+        let found = rpc.get_item(request).await.expect("found");
+        found.into_inner().trace_parent
     }
 
     async fn fail(&self, lease: &Lease, retry_delay: Duration) -> SettleResult {
@@ -197,6 +208,7 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     test.complete("work", &fourth).await;
     let late = test.complete("work", &third).await;
     assert_eq!(late.outcome(), Outcome::LeaseLost);
+    let shown = test.shown_trace("work", &fourth).await;
     let spans = test.stop();
     let leases = [&first, &second, &third, &fourth];
     let found = leases.map(|lease| spans.of_lease(lease));
@@ -209,10 +221,11 @@ async fn attempts_of_an_item_stand_in_one_trace() {
     for span in found {
         assert_eq!(attributes(span)["messaging.client.id"], "worker");
     }
+    assert_eq!(shown, fourth.trace_parent);
     assert_eq!(found[0].parent_span_id, Vec::<u8>::new());
     for pair in found.windows(2) {
         assert_eq!(pair[1].trace_id, found[0].trace_id);
-        assert_eq!(pair[1].parent_span_id, found[0].span_id);
+        assert_eq!(pair[1].parent_span_id, Vec::<u8>::new());
         assert_eq!(links(pair[1], "previous_lease"), [&pair[0].span_id[..]]);
     }
     // The reaper ends the lease later than it expired, and its span ends when it expired.
@@ -272,7 +285,7 @@ async fn removed_row_and_its_follow_up_are_one_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_run_of_a_recurring_item_is_a_trace() {
+async fn each_lease_of_a_recurring_item_is_a_trace() {
     let test = Test::start(ALL).await;
     let first = test.lease("again").await;
     let completed = test.complete("again", &first).await;
@@ -284,7 +297,9 @@ async fn each_run_of_a_recurring_item_is_a_trace() {
     assert_ended(first, "completed", None, "delayed");
     assert_ne!(first.trace_id, second.trace_id);
     assert_eq!(second.parent_span_id, Vec::<u8>::new());
-    assert!(second.links.len() == 1, "only the call: {:?}", second.links);
+    assert_eq!(links(second, "previous_lease"), [&first.span_id[..]]);
+    assert!(links(first, "previous_lease").is_empty());
+    assert_eq!(second.links.len(), 2, "{:?}", second.links);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -315,7 +330,9 @@ async fn cancelled_lease_and_the_next_one_are_one_trace() {
     assert_eq!(attributes(span)["messaging.client.id"], "worker");
     let call = spans.one("leasebroker.v1.AdminService/CancelLeases");
     assert_eq!(links(span, "settled_by"), [&call.span_id[..]]);
-    assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
+    let next = spans.of_lease(&next);
+    assert_eq!(next.trace_id, span.trace_id);
+    assert_eq!(links(next, "previous_lease"), [&span.span_id[..]]);
     let lost = spans.one("lost work");
     let operation = &attributes(lost)["lease_broker.settlement.operation"];
     assert_eq!(operation, "heartbeat");
@@ -339,7 +356,9 @@ async fn lease_that_an_operation_cancels_and_the_next_one_are_one_trace() {
     let spans = test.stop();
     let span = spans.of_lease(&lease);
     assert_ended(span, "cancelled", Some("cancelled"), "ready");
-    assert_eq!(spans.of_lease(&next).parent_span_id, span.span_id);
+    let next = spans.of_lease(&next);
+    assert_eq!(next.trace_id, span.trace_id);
+    assert_eq!(links(next, "previous_lease"), [&span.span_id[..]]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -160,7 +160,7 @@ impl Fixture {
     }
 
     pub(crate) async fn reap(&self) -> Result<lease_broker_store::Reaped, StoreError> {
-        with_timeout(self.store.reap(QUEUE, 100, None, None)).await
+        with_timeout(self.store.reap(QUEUE, 100, None)).await
     }
 
     pub(crate) async fn enqueue(&self, items: i64) -> Result<Vec<Key>, StoreError> {

@@ -158,7 +158,11 @@ impl Operator {
         let parsed = self.inspect.parse_key(queue, key);
         let parsed = parsed.map_err(|problem| Error::invalid("key", problem))?;
         let record = self.inspect.read_item(queue, parsed.clone()).await?;
-        let record = record.ok_or_else(|| Error::ItemNotFound(key.to_owned()))?;
+        let mut record = record.ok_or_else(|| Error::ItemNotFound(key.to_owned()))?;
+        if let (None, Some(tracer)) = (&record.trace_parent, &self.tracer) {
+            let context = tracer.last_context(queue, &record.item.listed);
+            record.trace_parent = context.map(|context| context.to_string());
+        }
         let facts = self.inspect.item_facts(queue, parsed).await?;
         Ok(OneItem { record, facts })
     }

@@ -28,7 +28,7 @@ use uuid::Uuid;
 use super::Operator;
 use super::definition::{Definition, OperationChange, Position, StoredPlace};
 use crate::broker::error::Error;
-use crate::broker::lease_recorder::LeaseRecorder;
+use crate::broker::recorded_leases::RecordedLeases;
 
 /// The time between two looks at the database.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(in crate::broker) struct OperationRunner {
     pub(in crate::broker) operator: Arc<Operator>,
     pub(in crate::broker) store: Arc<dyn Store>,
     /// Records the leases that operations cancel. `None`: they are not recorded.
-    pub(in crate::broker) leases: Option<Arc<LeaseRecorder>>,
+    pub(in crate::broker) leases: Option<Arc<RecordedLeases>>,
     /// The id of this broker.
     pub(in crate::broker) broker: Uuid,
     /// Cancelled when an operator tells this broker to drain.
@@ -310,12 +310,6 @@ impl OperationRunner {
         };
         let is_alone = batch.items.len() == 1;
         let items: Vec<_> = batch.items.iter().map(Visited::name).collect();
-        if let (Some(leases), OperationChange::CancelLeases { .. }) =
-            (&self.leases, definition.change)
-        {
-            let keys = batch.items.iter().map(|(key, _)| key.clone());
-            leases.note_cancelled(queue, keys.collect()).await?;
-        }
         let applied = match self.store.apply_batch(queue, batch.clone()).await {
             Err(StoreError::Rejected(rejection)) if is_alone || max_batch == 1 => {
                 batch.items.clear();

@@ -80,6 +80,15 @@ fn golden(producer: Option<&str>) -> LeaseId {
     }
 }
 
+/// Returns the context of a lease in a queue that keeps completed items.
+fn context_of(id: &LeaseId) -> TraceContext {
+    let queue = TracedQueue {
+        name: "queue".to_owned(),
+        recurs: false,
+    };
+    trace_context(&SECRET, &queue, &id.lease.key, id.lease.fence, &id.origin)
+}
+
 const PRODUCER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 #[test]
@@ -171,50 +180,64 @@ fn keys_up_to_the_limit_have_ids() {
 #[test]
 fn span_continues_the_trace_of_the_producer() {
     let id = golden(Some(PRODUCER));
-    let context = trace_context(&SECRET, "queue", &id.lease, &id.origin);
+    let context = context_of(&id);
     let text = context.to_string();
     assert!(text.starts_with("00-0af7651916cd43dd8448eb211c80319c-"));
     assert!(text.ends_with("-00"));
     assert_ne!(text, PRODUCER);
     // The id has all that is needed to compute the span again.
     let read = decode_id(&encode_id(&id)).expect("an id");
-    assert_eq!(
-        trace_context(&SECRET, "queue", &read.lease, &read.origin),
-        context
-    );
+    assert_eq!(context_of(&read), context);
 }
 
 #[test]
-fn ratio_of_the_sampler_is_that_of_recorded_leases() {
+fn ratio_of_the_sampler_is_that_of_recorded_items() {
     let sampler = crate::sampling::Sampler::new(0.01, true);
-    let leases = 100_000;
-    let is_recorded = |fence: &i64| {
-        let lease = LeaseRef {
-            fence: *fence,
-            ..golden(None).lease
-        };
-        let context = trace_context(&SECRET, "queue", &lease, &golden(None).origin);
-        sampler.samples(None, context.span.trace_id)
+    let items = 100_000;
+    let is_recorded = |key: &i64| {
+        let mut id = golden(None);
+        id.lease.key = Key([Value::Int(*key)].into());
+        sampler.samples(None, context_of(&id).span.trace_id)
     };
-    let recorded = (1..=leases).filter(is_recorded).count();
+    let recorded = (1..=items).filter(is_recorded).count();
     // 1,000, give or take five standard deviations.
     assert!((843..=1_157).contains(&recorded), "{recorded}");
 }
 
 #[test]
-fn span_without_a_producer_begins_a_trace() {
-    let id = golden(Some("malformed"));
-    assert_eq!(id, golden(None));
-    let context = trace_context(&SECRET, "queue", &id.lease, &id.origin);
-    assert!(!context.sampled);
-    let next = LeaseRef {
-        token: Uuid::from_u128(9),
-        fence: 4,
-        ..id.lease
+fn leases_without_a_producer_are_one_trace() {
+    let first = golden(Some("malformed"));
+    assert_eq!(first, golden(None));
+    let mut next = first.clone();
+    next.lease.token = Uuid::from_u128(9);
+    next.lease.fence = 4;
+    let [first, next] = [&first, &next].map(context_of);
+    assert!(!first.sampled);
+    assert_eq!(next.span.trace_id, first.span.trace_id);
+    assert_ne!(next.span.span_id, first.span.span_id);
+}
+
+#[test]
+fn each_lease_of_a_recurring_queue_is_a_trace() {
+    let LeaseId { lease, origin } = golden(None);
+    let queue = TracedQueue {
+        name: "queue".to_owned(),
+        recurs: true,
     };
-    let next = trace_context(&SECRET, "queue", &next, &id.origin);
-    assert_ne!(next.span.trace_id, context.span.trace_id);
-    assert_ne!(next.span.span_id, context.span.span_id);
+    let trace = |fence| {
+        trace_context(&SECRET, &queue, &lease.key, fence, &origin)
+            .span
+            .trace_id
+    };
+    assert_ne!(trace(3), trace(4));
+    // A producer's trace has all leases.
+    let origin = golden(Some(PRODUCER)).origin;
+    let trace = |fence| {
+        trace_context(&SECRET, &queue, &lease.key, fence, &origin)
+            .span
+            .trace_id
+    };
+    assert_eq!(trace(3), trace(4));
 }
 
 proptest! {
@@ -314,39 +337,8 @@ proptest! {
     #[test]
     fn trace_context_is_valid_for_any_producer(id in lease_id(), producer: String) {
         let origin = LeaseOrigin::new(0, Duration::ZERO, Some(&producer));
-        let context = trace_context(&SECRET, "queue", &id.lease, &origin);
+        let context = context_of(&LeaseId { origin, ..id });
         prop_assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
-    }
-
-    /// The attempts of an item, with and without a producer. A row without a context gets that of the first recorded attempt.
-    #[test]
-    fn each_lease_names_the_one_before(
-        id in lease_id(),
-        produced: bool,
-        tokens in prop::collection::vec(any::<u128>(), 2..6),
-        first_noted in 0..3_usize,
-    ) {
-        let mut row = produced.then(|| PRODUCER.to_owned());
-        let mut before: Option<TraceContext> = None;
-        for (index, token) in tokens.into_iter().enumerate() {
-            let lease = LeaseRef {
-                token: Uuid::from_u128(token),
-                fence: i64::try_from(index).expect("a small number") + 1,
-                ..id.lease.clone()
-            };
-            let origin = LeaseOrigin::new(0, Duration::ZERO, row.as_deref());
-            let context = trace_context(&SECRET, "queue", &lease, &origin);
-            let previous = previous_span(&SECRET, "queue", &lease, &origin);
-            let expected = before.filter(|_| row.is_some()).map(|before| before.span);
-            prop_assert_eq!(previous, expected);
-            if index >= first_noted {
-                row.get_or_insert_with(|| context.to_string());
-            }
-            // Whoever ends the lease finds its span from the row, with or without the note.
-            let of_row = LeaseOrigin::of_row(&SECRET, "queue", &lease, 0, row.as_deref());
-            prop_assert_eq!(trace_context(&SECRET, "queue", &lease, &of_row).span, context.span);
-            before = Some(context);
-        }
     }
 
     #[test]

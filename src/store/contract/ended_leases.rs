@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::trace_context::{Span, TraceContext};
+use lease_broker_model::trace_context::Span;
 
 use crate::Problem;
 use crate::error::Refusal;
@@ -140,13 +140,4 @@ pub struct EndedLease {
     pub expire_time: i64,
     /// The time of the operation that ended it.
     pub end_time: i64,
-}
-
-/// A trace context for the row of a lease.
-#[derive(Clone, Debug)]
-pub struct TraceNote {
-    /// The lease.
-    pub lease: LeaseRef,
-    /// The context of the lease's span.
-    pub context: TraceContext,
 }

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::LeaseRef;
 use uuid::Uuid;
 
 use super::claim::{ClaimCall, Claimed};
-use super::ended_leases::{
-    CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims, TraceNote,
-};
+use super::ended_leases::{CancelResults, Cancellation, CancelledLease, Reaped, ReleasedClaims};
 use super::heartbeat::{Renewal, Renewed};
 use super::new_items::NewItem;
 use super::queue_index::QueueIndex;
@@ -112,30 +109,6 @@ pub trait Leases: Send + Sync + 'static {
         settlements: Arc<[Settlement]>,
     ) -> Result<SettleResults, StoreError>;
 
-    /// Stores trace contexts in the rows of leases that are held or have expired, unless a row has a text there already. The
-    /// item's next lease continues the trace. A lease that has ended is passed over.
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError>;
-
-    /// Returns up to `limit` leases that have expired and that the reaper has not ended yet, those that were due first. Leases
-    /// whose rows have a text as trace context are left out. Also returns the store's time, in milliseconds since 1970.
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError>;
-
-    /// Returns the leases on the rows with these keys, in any order. Leases whose rows have a text as trace context are left
-    /// out.
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError>;
-
     /// Releases every lease that the claim calls with these tokens got and that is still held, without a delay. If a token is
     /// in the list twice, its leases count once.
     ///
@@ -170,14 +143,11 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// `latest`: the latest time that the store's clock can show. If it shows a later one, it was stepped forward. The leases that are due then give their attempts back, and no item becomes dead.
     /// `None`: the clock is not checked.
-    ///
-    /// `until`: rows that were due later than this time stay, in milliseconds since 1970.
     async fn reap(
         &self,
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        until: Option<i64>,
     ) -> Result<Reaped, StoreError>;
 
     /// Adds items and returns their keys, in request order.

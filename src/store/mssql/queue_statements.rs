@@ -24,7 +24,6 @@ use super::quote::quote;
 use super::server_info::TextBytes;
 use super::soft_lock_types::queue_columns;
 use super::statement_parts::{ALL_DUE, render_cancel, roll_back_on_error, with_lease_list};
-use super::trace_statements::TraceStatements;
 use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
 use super::{index, partitions, placeholders, run_parts, suspects, turn_parts};
@@ -91,7 +90,6 @@ pub(super) struct Statements {
     pub(super) extend_with_checkpoints: Option<String>,
     pub(super) settle: SettleSections,
     pub(super) release_claims: String,
-    pub(super) trace: TraceStatements,
     pub(super) cancel: String,
     pub(super) reap: String,
     /// Reaps behind rows that a constraint or a trigger refuses.
@@ -267,7 +265,6 @@ impl QueueStatements {
                 .map(|column| guard(render_extend(sql, &with_checkpoints(&placeholders, column)))),
             settle: SettleSections::new(sql, spec, &placeholders),
             release_claims: guard(render(sql.release_claims, "release_claims", &placeholders)),
-            trace: TraceStatements::new(spec, &placeholders, table.has_triggers),
             cancel: guard(render_cancel(sql, spec, &placeholders)),
             reap: guard(render_reap(sql, spec, &placeholders, Reap::All)),
             reap_behind: guard(render_reap(sql, spec, &placeholders, Reap::Behind)),

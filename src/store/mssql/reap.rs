@@ -22,11 +22,10 @@ impl MssqlOperations {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        until: Option<i64>,
     ) -> Result<Reaped, StoreError> {
         let queue = self.queue(queue)?;
-        match self.reap_rows(queue, limit, None, (latest, until)).await {
-            Err(StoreError::Rejected(_)) => self.reap_in_parts(queue, limit, (latest, until)).await,
+        match self.reap_rows(queue, limit, None, latest).await {
+            Err(StoreError::Rejected(_)) => self.reap_in_parts(queue, limit, latest).await,
             reaped => reaped,
         }
     }
@@ -37,14 +36,14 @@ impl MssqlOperations {
         &self,
         queue: &QueueStatements,
         limit: usize,
-        times: (Option<LatestTime>, Option<i64>),
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let mut reaped = Reaped::default();
         let mut problems = Vec::new();
         let (mut ended, mut tried) = (0, 1);
         while ended < limit && problems.len() < MAX_REFUSED {
             let refused = Some(problems.len());
-            match self.reap_rows(queue, tried, refused, times).await {
+            match self.reap_rows(queue, tried, refused, latest).await {
                 Ok(part) => {
                     let count = part.expired.len() + part.released.len() + part.promoted;
                     reaped.expired.extend(part.expired);
@@ -82,14 +81,14 @@ impl MssqlOperations {
         queue: &QueueStatements,
         limit: usize,
         refused: Option<usize>,
-        (latest, until): (Option<LatestTime>, Option<i64>),
+        latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
         let limit = to_sql(limit.saturating_add(refused.unwrap_or(0)));
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
         let latest = LatestNow(latest);
-        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest, &until];
+        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest];
         let refused = refused.map(to_sql);
         let sql = match &refused {
             None => &queue.sql.reap,

@@ -30,7 +30,6 @@ use crate::queue_columns::QueueColumns;
 use crate::template::{Placeholders, plain, render};
 use crate::{ItemSize, StoreError};
 
-const TRACE: &str = lease_broker_sql::sqlite::TRACE;
 const STATS: &str = lease_broker_sql::sqlite::STATS;
 
 /// A queue with its statements.
@@ -101,9 +100,6 @@ pub(super) struct Statements {
     pub(super) find_earlier_settlement: String,
     pub(super) find_claim: String,
     pub(super) release_claim: String,
-    pub(super) note_trace: String,
-    pub(super) find_expired_untraced: String,
-    pub(super) find_leased_untraced: String,
     pub(super) find_due: String,
     pub(super) expire: String,
     pub(super) promote: String,
@@ -275,9 +271,6 @@ impl Statements {
             find_earlier_settlement: text(sql.settle, "find_earlier_settlement"),
             find_claim: text(sql.release_claims, "find_claim"),
             release_claim: text(sql.release_claims, "release_claim"),
-            note_trace: text(TRACE, "note_trace"),
-            find_expired_untraced: text(TRACE, "find_expired_untraced"),
-            find_leased_untraced: text(TRACE, "find_leased_untraced"),
             find_due: text(sql.reap, "find_due"),
             expire: text(sql.reap, "expire"),
             promote: text(sql.reap, "promote"),

@@ -49,7 +49,6 @@ pub(super) fn reap(
     queue: QueueIndex,
     limit: usize,
     latest: Option<LatestTime>,
-    until: Option<i64>,
     left_out: &LeftOut,
 ) -> Result<Reaped, StoreError> {
     let queue = context.queue(queue)?;
@@ -58,7 +57,6 @@ pub(super) fn reap(
         context,
         queue,
         now,
-        until: until.map_or(now, |until| until.min(now)),
         is_stepped: latest.is_some_and(|latest| now > latest.now()),
     };
     let mut reaped = Reaped {
@@ -113,8 +111,6 @@ struct ReaperRun<'a> {
     context: &'a WriteContext,
     queue: &'a QueueStatements,
     now: i64,
-    /// Rows that are due later stay.
-    until: i64,
     /// The clock was stepped forward.
     is_stepped: bool,
 }
@@ -125,7 +121,7 @@ impl ReaperRun<'_> {
         let queue = self.queue;
         let mut statement = (self.context.connection).prepare_cached(&queue.sql.find_due)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        bind(&mut statement, 4, &[&limit, &self.until])?;
+        bind(&mut statement, 4, &[&limit, &self.now])?;
         let state_column = queue.key_len + HELD_COLUMNS;
         let mut rows = statement.raw_query();
         let mut found = Vec::new();

@@ -60,13 +60,12 @@ fn check_comment(batch: &str) {
 /// Checks that a batch which changes leases by a list does not wait long for a locked row. The rows of a list are those of several
 /// workers. Other batches pick rows that are free.
 fn check_lock_wait(batch: &str) {
-    const WITH_LISTS: [&str; 6] = [
+    const WITH_LISTS: [&str; 5] = [
         "heartbeat",
         "settle",
         "cancel",
         "release claims",
         "apply operation",
-        "trace",
     ];
     let is_of = |operation: &&str| batch.contains(&format!("/* lease-broker {operation} "));
     let has_list = WITH_LISTS.iter().any(is_of) && batch.contains("UPDATE t\n");

@@ -277,33 +277,6 @@ impl ProfiledQueue {
         );
     }
 
-    /// Stores traces of the leases, looks for leases without a trace, and checks the plans.
-    async fn trace(&mut self, leases: &[LeaseRef]) {
-        let keys: Vec<Key> = leases.iter().map(|lease| lease.key.clone()).collect();
-        let keys = ListParameters::new(vec![self.statements().key_entries(&keys)]);
-        let sql = self.statements().sql.trace.find_leased.clone();
-        let results = self.run(&sql, &keys.parameters()).await;
-        assert!(
-            results
-                .iter()
-                .flatten()
-                .any(|row| first_column_is(row, "lb_k1"))
-        );
-        expect(&results, &[("SELECT", "trace_parent", BY_KEY)]);
-        let list = leases.iter().enumerate().map(|(index, lease)| {
-            let mut entry = QueueStatements::lease_entry(index, lease);
-            entry.insert("c", json!("a trace"));
-            entry
-        });
-        let list = ListParameters::new(vec![list.collect()]);
-        let sql = self.statements().sql.trace.note.clone();
-        let results = self.run(&sql, &list.parameters()).await;
-        expect(&results, &[("UPDATE", "trace_parent", BY_KEY)]);
-        let sql = self.statements().sql.trace.find_expired.clone();
-        let results = self.run(&sql, &[&1]).await;
-        expect(&results, &[("SELECT", "trace_parent", DUE)]);
-    }
-
     /// Searches for items and checks the plans: a page looks at few rows, wherever it begins.
     async fn search(&mut self) {
         let mut search = ItemSearch {
@@ -447,7 +420,6 @@ async fn statements_use_the_indexes_that_their_files_name() {
     let leases = queue.claim(true, false).await;
     queue.release_claims(&leases).await;
     let leases = queue.claim(false, true).await;
-    queue.trace(&leases).await;
     queue.inspect(&leases).await;
     queue.search().await;
     queue.operate().await;

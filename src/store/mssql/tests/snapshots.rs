@@ -353,9 +353,6 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("pick one", pick_one.unwrap_or_default());
     show("set full counters aside", &table.sql.set_full_aside);
     show("heartbeat", &table.sql.extend);
-    show("note traces", &table.sql.trace.note);
-    show("find expired leases", &table.sql.trace.find_expired);
-    show("find leases", &table.sql.trace.find_leased);
     show("release claims", &table.sql.release_claims);
     show("cancel", &table.sql.cancel);
     show("reap", &table.sql.reap);

@@ -172,11 +172,7 @@ fn release_of_a_claim_seeks_its_token() {
 fn reaper_reads_due_index() {
     for_each_queue(|connection, queue, _| {
         let filtered = queue.spec.filtered_indexes;
-        for sql in [
-            &queue.sql.find_due,
-            &queue.sql.next_due,
-            &queue.sql.find_expired_untraced,
-        ] {
+        for sql in [&queue.sql.find_due, &queue.sql.next_due] {
             let steps = query_plan(connection, sql);
             let range = if filtered {
                 "(lease_due_time"
@@ -409,8 +405,6 @@ fn single_row_statements_seek_by_key() {
             &sql.find_earlier_settlement,
             &sql.expire,
             &sql.promote,
-            &sql.note_trace,
-            &sql.find_leased_untraced,
             &operations::render_redrive(queue, false, Checkpoints::Keep),
             &render(queue.lease_sql.operation, "purge_item", &queue.placeholders),
             &render(

@@ -1,27 +1,37 @@
-//! The operations on leases as the broker runs them: a decorator of [`Leases`] that fails fast and counts operations.
+//! The operations on leases as the broker runs them: a decorator of [`Leases`] that fails fast, and counts and reports operations and
+//! leases.
 //!
-//! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of
-//! its own. Every operation and its items are counted in [`OperationMetrics`](super::operation_metrics::OperationMetrics).
+//! An operation fails at once while the store is unhealthy (see [`StoreHealth`]), and does not wait for a timeout of its own. Every
+//! operation and its items are counted in [`OperationMetrics`].
+//!
+//! An operation that extends or ends leases, once started, runs to its end, and a lease that it ends has ended. So it runs in a task of
+//! its own, which no caller can drop. It is counted and reported as spans when its result arrives, even if nobody waits any more.
 
+mod records;
+
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use lease_broker_model::key::Key;
-use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::lease_trace::ReleaseReason;
+use lease_broker_model::millis::duration_between;
 use lease_broker_store::{
-    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, EnqueueOnce,
-    EnqueuedOnce, LatestTime, Leases, NewItem, QueueIndex, Reaped, ReleasedClaims, Renewal,
-    Renewed, SettleResults, Settlement, StoreError, TraceNote,
+    CancelResults, Cancellation, CancelledLease, ClaimCall, Claimed, Concurrency, EndedLease,
+    Ending, EnqueueOnce, EnqueuedOnce, FollowUp, LatestTime, Leases, NewItem, QueueIndex, Reaped,
+    ReleasedClaims, Renewal, Renewed, SettleResults, Settled, Settlement, StoreError,
 };
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::lease_recorder::LeaseRecorder;
-use super::operation_metrics::Operation;
+pub use self::records::LeaseObserver;
+use super::lease_tracer::LeaseTracer;
+use super::operation_metrics::{Operation, OperationMetrics};
+use super::queue_counters::{LeaseEnd, end_of};
 use super::store_health::StoreHealth;
 use super::undelivered::{leases_to_release, release_all};
 
@@ -34,7 +44,7 @@ type ClaimFuture = BoxFuture<'static, Result<Vec<Claimed>, StoreError>>;
 ///
 /// Leases of a call with a request id stay, because its caller gets them when it sends the call again.
 fn release_late_leases(
-    leases: Arc<LeaseRecorder>,
+    leases: RecordedLeases,
     queue: QueueIndex,
     calls: Arc<[ClaimCall]>,
     claim: ClaimFuture,
@@ -55,40 +65,90 @@ fn release_late_leases(
         let late: Arc<[Settlement]> = late.collect();
         if !late.is_empty() {
             // If the release fails, the leases expire.
-            let _ = leases.settle(queue, late).await;
+            let _ = leases.settle_and_record(queue, late).await;
         }
     });
 }
 
-/// Operations that fail fast and are counted.
-pub(super) struct FailFastLeases {
+/// Operations that fail fast and are recorded. Clones share all parts.
+#[derive(Clone)]
+pub(super) struct RecordedLeases {
+    pub(super) store: Arc<dyn Leases>,
     pub(super) health: Arc<StoreHealth>,
-    /// Has the store, and extends and ends the leases on it.
-    pub(super) leases: Arc<LeaseRecorder>,
+    pub(super) metrics: Arc<OperationMetrics>,
+    pub(super) tracer: Arc<LeaseTracer>,
+    pub(super) observer: Arc<dyn LeaseObserver>,
+    /// The operations under way, and releases that wait for a late claim. The broker waits for them before it stops.
+    pub(super) tasks: TaskTracker,
 }
 
-impl FailFastLeases {
+impl RecordedLeases {
     /// Runs an operation if the store is healthy, and counts it. `items` returns the number of items in its result.
-    async fn run<T>(
+    async fn observe<T>(
         &self,
         queue: QueueIndex,
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
         items: impl FnOnce(&T) -> usize + Send,
     ) -> Result<T, StoreError> {
-        self.leases.metrics.add_statement(queue, operation);
+        self.metrics.add_statement(queue, operation);
         let start = Instant::now();
         let outcome = self.health.fail_fast(work).await;
-        let duration = start.elapsed();
-        self.leases
-            .metrics
-            .observe(queue, operation, duration, outcome.as_ref().err());
+        let error = outcome.as_ref().err();
+        self.metrics
+            .observe(queue, operation, start.elapsed(), error);
         if let Ok(result) = &outcome {
-            self.leases
-                .metrics
-                .add_items(queue, operation, items(result));
+            self.metrics.add_items(queue, operation, items(result));
         }
         outcome
+    }
+
+    /// Does the same as [`Self::observe`]. An operation that has started runs to its end, whether or not this future is dropped.
+    async fn run<T: Send + 'static, Run>(
+        &self,
+        queue: QueueIndex,
+        operation: Operation,
+        work: impl FnOnce(Self) -> Run + Send,
+        items: impl FnOnce(&T) -> usize + Send,
+    ) -> Result<T, StoreError>
+    where
+        Run: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let task = async {
+            let outcome = self.tasks.spawn(work(self.clone())).await;
+            outcome.unwrap_or_else(|error| Err(StoreError::Bug(error.to_string())))
+        };
+        self.observe(queue, operation, task, items).await
+    }
+
+    /// Ends leases and records their ends, also while the store is unhealthy. See [`Leases::settle`].
+    async fn settle_and_record(
+        &self,
+        queue: QueueIndex,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<SettleResults, StoreError> {
+        let settled = self.store.settle(queue, settlements.clone()).await?;
+        let counters = self.metrics.queue(queue);
+        counters.add_settlements(&settlements, &settled.results);
+        for follow_up in follow_ups(&settlements, &settled.results) {
+            self.metrics.queue(follow_up.queue).enqueued.add(1);
+        }
+        let results = settled.results.iter().zip(&settled.owners);
+        for (settlement, (result, owner)) in settlements.iter().zip(results) {
+            if let (Settled::Ended(_), Some(trace), Some(time)) =
+                (result, &settlement.trace, settled.time)
+            {
+                let held = duration_between(trace.origin.claim_time, time);
+                self.observer.held(queue, end_of(&settlement.ending), held);
+            }
+            let owner = owner.as_deref();
+            self.tracer
+                .settled(queue, settlement, result, owner, settled.time);
+        }
+        let undelivered = undelivered(&settlements, &settled.results);
+        let reason = |ended: &EndedLease| undelivered.get(&ended.lease.token).copied();
+        self.released(queue, &settled.released, reason);
+        Ok(settled)
     }
 
     /// Takes the store's time from the first lease of a claim that took this long.
@@ -99,19 +159,19 @@ impl FailFastLeases {
                 .expiry
                 .expire_time
                 .saturating_sub(time_left.unwrap_or(0));
-            self.leases.metrics.set_store_time(store_time, duration);
+            self.metrics.set_store_time(store_time, duration);
         }
     }
 }
 
 #[async_trait]
-impl Leases for FailFastLeases {
+impl Leases for RecordedLeases {
     fn concurrency(&self) -> Concurrency {
-        self.leases.store.concurrency()
+        self.store.concurrency()
     }
 
     fn withdraw_waiting(&self) {
-        self.leases.store.withdraw_waiting();
+        self.store.withdraw_waiting();
     }
 
     async fn claim(
@@ -124,7 +184,7 @@ impl Leases for FailFastLeases {
         // start because the store is unhealthy.
         let mut unfinished: Option<ClaimFuture> = None;
         let claim = async {
-            let (store, calls) = (self.leases.store.clone(), calls.clone());
+            let (store, calls) = (self.store.clone(), calls.clone());
             let started = async move { store.claim(queue, calls, max_bytes).await }.boxed();
             let outcome = unfinished.insert(started).await;
             unfinished = None;
@@ -133,14 +193,13 @@ impl Leases for FailFastLeases {
         let leases =
             |claimed: &Vec<Claimed>| claimed.iter().map(|claimed| claimed.items.len()).sum();
         let start = Instant::now();
-        let outcome = self.run(queue, Operation::Claim, claim, leases).await;
+        let outcome = self.observe(queue, Operation::Claim, claim, leases).await;
         if let Ok(claimed) = &outcome {
-            self.leases.count_claimed(queue, &calls, claimed);
+            self.count_claimed(queue, &calls, claimed);
             self.set_store_time(claimed, start.elapsed());
         }
         if let Some(claim) = unfinished {
-            let leases = self.leases.clone();
-            release_late_leases(leases, queue, calls, claim);
+            release_late_leases(self.clone(), queue, calls, claim);
         }
         outcome
     }
@@ -151,10 +210,19 @@ impl Leases for FailFastLeases {
         renewals: Arc<[Renewal]>,
     ) -> Result<Vec<Renewed>, StoreError> {
         if let Some(shortest) = renewals.iter().map(|renewal| renewal.duration).min() {
-            let in_use = &self.leases.metrics.queue(queue).shortest_lease;
+            let in_use = &self.metrics.queue(queue).shortest_lease;
             in_use.note(shortest, Instant::now());
         }
-        let work = self.leases.heartbeat(queue, renewals);
+        let work = async move |this: Self| {
+            let renewed = this.store.heartbeat(queue, renewals.clone()).await?;
+            this.metrics.queue(queue).add_renewals(&renewed);
+            if this.tracer.is_wanted() {
+                for (renewal, renewed) in renewals.iter().zip(&renewed) {
+                    this.trace_renewal(queue, renewal, renewed);
+                }
+            }
+            Ok(renewed)
+        };
         self.run(queue, Operation::Heartbeat, work, Vec::len).await
     }
 
@@ -163,33 +231,9 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         settlements: Arc<[Settlement]>,
     ) -> Result<SettleResults, StoreError> {
-        let work = self.leases.settle(queue, settlements);
+        let work = async move |this: Self| this.settle_and_record(queue, settlements).await;
         let items = |settled: &SettleResults| settled.results.len();
         self.run(queue, Operation::Settle, work, items).await
-    }
-
-    async fn note_traces(
-        &self,
-        queue: QueueIndex,
-        notes: Arc<[TraceNote]>,
-    ) -> Result<(), StoreError> {
-        self.leases.store.note_traces(queue, notes).await
-    }
-
-    async fn find_expired_untraced(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-    ) -> Result<(Vec<LeaseRef>, i64), StoreError> {
-        self.leases.store.find_expired_untraced(queue, limit).await
-    }
-
-    async fn find_leased_untraced(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<Vec<LeaseRef>, StoreError> {
-        self.leases.store.find_leased_untraced(queue, keys).await
     }
 
     async fn release_claims(
@@ -197,7 +241,11 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         tokens: Arc<[Uuid]>,
     ) -> Result<ReleasedClaims, StoreError> {
-        let work = self.leases.release_claims(queue, tokens);
+        let work = async move |this: Self| {
+            let released = this.store.release_claims(queue, tokens).await?;
+            this.released(queue, &released.ended, |_| None);
+            Ok(released)
+        };
         let items = |released: &ReleasedClaims| released.ended.len();
         self.run(queue, Operation::Settle, work, items).await
     }
@@ -208,7 +256,13 @@ impl Leases for FailFastLeases {
         leases: Arc<[CancelledLease]>,
         cancellation: Cancellation,
     ) -> Result<CancelResults, StoreError> {
-        let work = self.leases.cancel(queue, leases, cancellation);
+        let work = async move |this: Self| {
+            let call = cancellation.call;
+            let cancelled = this.store.cancel(queue, leases, cancellation).await?;
+            this.cancelled(queue, &cancelled.ended, call);
+            this.released(queue, &cancelled.released, |_| None);
+            Ok(cancelled)
+        };
         let items = |cancelled: &CancelResults| cancelled.results.len();
         self.run(queue, Operation::Settle, work, items).await
     }
@@ -218,9 +272,20 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         limit: usize,
         latest: Option<LatestTime>,
-        _: Option<i64>,
     ) -> Result<Reaped, StoreError> {
-        let work = self.leases.reap(queue, limit, latest);
+        let work = async move |this: Self| {
+            let start = SystemTime::now();
+            let reaped = this.store.reap(queue, limit, latest).await?;
+            this.metrics.queue(queue).add_reaped(&reaped);
+            this.observe_ended(queue, &reaped.expired, LeaseEnd::Expired);
+            for expired in &reaped.expired {
+                let delay = duration_between(expired.expire_time, expired.end_time);
+                this.observer.reaped(queue, delay);
+            }
+            this.tracer.reaped(queue, &reaped, start);
+            this.released(queue, &reaped.released, |_| None);
+            Ok(reaped)
+        };
         let items =
             |reaped: &Reaped| reaped.expired.len() + reaped.released.len() + reaped.promoted;
         self.run(queue, Operation::Reap, work, items).await
@@ -231,9 +296,11 @@ impl Leases for FailFastLeases {
         queue: QueueIndex,
         items: Arc<[NewItem]>,
     ) -> Result<Vec<Key>, StoreError> {
-        let work = self.leases.store.enqueue(queue, items);
-        let keys = self.run(queue, Operation::Enqueue, work, Vec::len).await?;
-        self.leases.metrics.queue(queue).enqueued.add(keys.len());
+        let work = self.store.enqueue(queue, items);
+        let keys = self
+            .observe(queue, Operation::Enqueue, work, Vec::len)
+            .await?;
+        self.metrics.queue(queue).enqueued.add(keys.len());
         Ok(keys)
     }
 
@@ -243,19 +310,41 @@ impl Leases for FailFastLeases {
         request: Arc<EnqueueOnce>,
     ) -> Result<EnqueuedOnce, StoreError> {
         let count = request.items.len();
-        let work = self.leases.store.enqueue_once(queue, request);
+        let work = self.store.enqueue_once(queue, request);
         let added = |outcome: &EnqueuedOnce| match outcome {
             EnqueuedOnce::Added(_) => count,
             EnqueuedOnce::Repeated(_) | EnqueuedOnce::OtherItems => 0,
         };
-        let outcome = self.run(queue, Operation::Enqueue, work, added).await?;
-        self.leases
-            .metrics
-            .queue(queue)
-            .enqueued
-            .add(added(&outcome));
+        let outcome = self.observe(queue, Operation::Enqueue, work, added).await?;
+        let enqueued = &self.metrics.queue(queue).enqueued;
+        enqueued.add(added(&outcome));
         Ok(outcome)
     }
+}
+
+/// Returns the tokens of the claims whose leases these settlements have released because they reached no worker, with the reason. The
+/// store releases the later leases of a run with the first one, and the claim tells for which reason.
+fn undelivered(settlements: &[Settlement], results: &[Settled]) -> HashMap<Uuid, ReleaseReason> {
+    let applied = settlements.iter().zip(results);
+    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
+    let claims = applied.filter_map(|(settlement, _)| {
+        let reason = settlement.trace.as_ref()?.release_reason?;
+        Some((settlement.lease.token, reason))
+    });
+    claims.collect()
+}
+
+/// Returns the follow-up items of the completions that were applied.
+fn follow_ups<'a>(
+    settlements: &'a [Settlement],
+    results: &'a [Settled],
+) -> impl Iterator<Item = &'a FollowUp> {
+    let applied = settlements.iter().zip(results);
+    let applied = applied.filter(|(_, result)| matches!(result, Settled::Ended(_)));
+    applied.flat_map(|(settlement, _)| match &settlement.ending {
+        Ending::Complete { follow_ups } => follow_ups.as_slice(),
+        Ending::Fail { .. } | Ending::Release { .. } => &[],
+    })
 }
 
 #[cfg(test)]
@@ -265,15 +354,13 @@ mod tests {
     use lease_broker_value::Value;
     use parking_lot::Mutex;
     use tokio::sync::oneshot;
-    use tokio_util::task::TaskTracker;
 
-    use super::super::lease_tracer::LeaseTracer;
-    use super::super::operation_metrics::OperationMetrics;
     use super::super::queue_counters::LeaseEnd;
     use super::*;
     use crate::config::{Config, Sources};
     use crate::span::{AttributeValue, FinishedSpan, SpanSink, Spans, attribute};
     use lease_broker_model::item_state::State;
+    use lease_broker_model::lease_id::TracedQueue;
     use lease_broker_store::Store;
     use lease_broker_store::sqlite::{SqliteStore, system_clock};
 
@@ -317,19 +404,20 @@ mod tests {
         fn leave_out(&self) {}
     }
 
-    fn recorder(store: &Arc<dyn Store>, config: &Config, spans: Spans) -> Arc<LeaseRecorder> {
-        Arc::new(LeaseRecorder {
+    fn recorded(store: &Arc<dyn Store>, config: &Config, spans: Spans) -> RecordedLeases {
+        RecordedLeases {
             store: store.clone(),
+            health: Arc::new(StoreHealth::new()),
             metrics: Arc::new(OperationMetrics::new(1, Arc::new(|_, _, _, _| ()))),
             tracer: Arc::new(LeaseTracer::new(
                 spans,
                 config.telemetry.trace_settings(),
                 *store.secret(),
-                vec!["work".to_owned()],
+                vec![TracedQueue::new(&config.queues[0])],
             )),
             observer: Arc::new(()),
             tasks: TaskTracker::new(),
-        })
+        }
     }
 
     /// Returns a claim of a run of this number of items.
@@ -350,7 +438,7 @@ mod tests {
     async fn late_leases_are_released_before_the_broker_stops() {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, config) = store_with_items(folder.path(), 1).await;
-        let leases = recorder(&store, &config, Spans::default());
+        let leases = recorded(&store, &config, Spans::default());
         let calls = claim_of(1);
         let (answer, answered) = oneshot::channel();
         let claim = {
@@ -375,7 +463,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, config) = store_with_items(folder.path(), 4).await;
         let reasons = Arc::new(Reasons::default());
-        let leases = recorder(&store, &config, Spans::to(reasons.clone()));
+        let leases = recorded(&store, &config, Spans::to(reasons.clone()));
         let calls = claim_of(4);
         let claim = {
             let (store, calls) = (store.clone(), calls.clone());
