@@ -32,13 +32,17 @@ UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name, c.generated_always_type,
-    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage')), c.default_object_id
+    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage')), c.default_object_id,
+    c.encryption_type
 FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
         THEN a.system_type_id ELSE a.user_type_id END
 WHERE c.object_id = OBJECT_ID(@P1) AND c.graph_type IS NULL
 ORDER BY c.column_id";
+
+/// Follows the type of an encrypted column in messages.
+pub(super) const ENCRYPTED: &str = " (Always Encrypted)";
 
 /// Reads the names of the columns as they were written. Babelfish returns them in lower case in `sys.columns`.
 const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
@@ -175,6 +179,16 @@ impl Column {
         }
     }
 
+    /// Returns the column as one that is encrypted (Always Encrypted). Its values are bytes that only a client with the key can read.
+    pub(super) fn encrypted(self) -> Self {
+        Self {
+            kind: ColumnType::Other,
+            declared: format!("{}{ENCRYPTED}", self.declared),
+            readable: false,
+            ..self
+        }
+    }
+
     /// Returns the collation of a column whose character set is smaller than Unicode. `None` for all other columns.
     pub(super) fn character_set(&self) -> Option<&str> {
         let name = self.declared.split('(').next().unwrap_or_default();
@@ -266,7 +280,7 @@ fn column(row: &Row) -> Result<Column, StoreError> {
     let is_identity_or_computed = flag(row, 6)? || flag(row, 7)?;
     let is_period_of_temporal_table = row.try_get::<u8, _>(9)?.unwrap_or_default() > 0;
     let of_type = Column::of_type(&type_name);
-    Ok(Column {
+    let column = Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
         generated: of_type.generated || is_identity_or_computed || is_period_of_temporal_table,
@@ -278,6 +292,12 @@ fn column(row: &Row) -> Result<Column, StoreError> {
             _ => None,
         },
         ..of_type
+    };
+    let is_encrypted = decode::optional_integer(row, 12)?.is_some();
+    Ok(if is_encrypted {
+        column.encrypted()
+    } else {
+        column
     })
 }
 

@@ -1,14 +1,19 @@
 //! Properties of tables that only SQL Server has, given as its catalogue describes them: filters that the login may not see,
 //! masked columns, ledger tables, code pages, long names.
 
-use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::group::{GroupOrder, Groups};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{
+    Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
+};
+use lease_broker_value::Value;
 
 use super::super::adopt::unsent_columns;
 use super::super::backfill::set_position_placeholders;
 use super::super::catalogue::{Column, Table};
 use super::super::migrations::CREATE_HISTORY_TABLE;
 use super::super::partitions::{Partitions, partitioned_indexes};
-use super::super::restrictions::{Restriction, problems};
+use super::super::restrictions::{Purpose, Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
 use super::super::{index, placeholders};
 use crate::adoption::IndexStatus;
@@ -122,9 +127,13 @@ fn long_index_names_are_shortened_and_stay_distinct() {
 }
 
 fn refusals(queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
+    refusals_for(Purpose::Look, queue, restriction)
+}
+
+fn refusals_for(purpose: Purpose, queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
     let table = table(vec![index_on("other", &["payload"], Filter::None)]);
     let columns = queue_columns(queue, &table).expect("the columns are there");
-    problems(&[restriction], queue, &table, &columns)
+    problems(&[restriction], queue, &table, &columns, purpose)
 }
 
 #[test]
@@ -142,6 +151,115 @@ fn masked_and_encrypted_queue_columns_are_refused() {
     let encrypted = Restriction::Encrypted("payload".to_owned());
     assert!(refusals(&queue, encrypted.clone()).is_empty());
     assert!(refusals(&by_payload, encrypted)[0].contains("Always Encrypted"));
+}
+
+fn groups_of(column: &str) -> Groups {
+    Groups {
+        column: column.to_owned(),
+        order: GroupOrder::Strict {
+            halts: false,
+            run: 1,
+        },
+        rate: None,
+    }
+}
+
+/// Each use of the column `payload`, and a part of the refusal if the column is masked and if it is encrypted.
+#[test]
+fn refusal_of_a_column_depends_on_its_use() {
+    type Change = fn(&mut QueueSpec);
+    let unsent: Change = |queue| queue.columns = Some(vec!["id".to_owned()]);
+    let uses: [(Change, Option<&str>, Option<&str>); 6] = [
+        (|_| (), Some("workers would get its mask"), None),
+        (unsent, None, None),
+        (
+            |queue| queue.on_complete = OnComplete::Archive("archive".to_owned()),
+            Some("archive its mask and delete the value"),
+            Some("archive cannot keep it"),
+        ),
+        (
+            |queue| queue.writable = vec!["Payload".to_owned()],
+            Some("write the mask into it"),
+            Some("no key to write it"),
+        ),
+        (
+            |queue| {
+                queue.mirror = vec![Mirror {
+                    state: State::Completed,
+                    column: "payload".to_owned(),
+                    value: MirrorValue::Literal(Value::Int(1)),
+                }];
+            },
+            Some("write the mask into it"),
+            Some("no key to write it"),
+        ),
+        (
+            |queue| queue.groups = Some(groups_of("payload")),
+            Some("a claim would read its mask"),
+            Some("cannot sort or compare it"),
+        ),
+    ];
+    for (at, (change, masked, encrypted)) in uses.into_iter().enumerate() {
+        let mut queue = spec("item");
+        change(&mut queue);
+        for (restriction, expected) in [
+            (Restriction::Masked("payload".to_owned()), masked),
+            (Restriction::Encrypted("payload".to_owned()), encrypted),
+        ] {
+            let refused = refusals_for(Purpose::Lease, &queue, restriction);
+            assert_eq!(
+                refused.len(),
+                usize::from(expected.is_some()),
+                "{at}: {refused:?}"
+            );
+            let expected = expected.unwrap_or_default();
+            assert!(
+                refused.concat().contains(expected),
+                "{at}: {expected}: {refused:?}"
+            );
+        }
+    }
+}
+
+/// It changes the schema or looks at leases, and reads no other values.
+#[test]
+fn login_that_leases_nothing_need_not_see_the_data() {
+    let mut queue = spec("item");
+    queue.on_complete = OnComplete::Archive("archive".to_owned());
+    queue.writable = vec!["payload".to_owned()];
+    let masked = Restriction::Masked("payload".to_owned());
+    assert_eq!(refusals(&queue, masked), [""; 0]);
+    let encrypted = Restriction::Encrypted("payload".to_owned());
+    assert_eq!(refusals(&queue, encrypted).len(), 1);
+}
+
+/// The driver would send the bytes as they are stored.
+#[test]
+fn encrypted_column_is_one_that_the_broker_cannot_read() {
+    let mut table = table(Vec::new());
+    table
+        .columns
+        .push(column("code", "nvarchar(40)").encrypted());
+    let mut queue = spec("item");
+    let columns = queue_columns(&queue, &table).expect("columns");
+    let is_code = |column: &Column| column.name == "code";
+    assert!(!columns.data.iter().any(is_code) && !columns.insertable.iter().any(is_code));
+    let warnings = unsent_columns(&queue, &table);
+    assert!(warnings[0].contains("nvarchar(40) (Always Encrypted)"));
+    assert!(!warnings[0].contains("computed column"), "{warnings:?}");
+    for name in ["columns", "filterable", "key"] {
+        queue = spec("item");
+        let code = vec!["code".to_owned()];
+        match name {
+            "columns" => queue.columns = Some(code),
+            "filterable" => queue.filterable = code,
+            _ => queue.key = code,
+        }
+        let problems = queue_columns(&queue, &table).expect_err(name);
+        let expected =
+            format!("which the broker cannot read: name another column in the setting {name} ");
+        assert!(problems[0].contains(&expected), "{problems:?}");
+    }
 }
 
 #[test]
