@@ -28,6 +28,7 @@ mod group_pause;
 mod heartbeat;
 mod held_lease;
 mod index;
+mod index_key_size;
 mod inspect;
 mod instance;
 mod item_bytes;

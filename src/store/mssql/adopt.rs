@@ -17,8 +17,8 @@ use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::turn::{other_policy, unused_indexes};
 use super::types::ColumnType;
 use super::{
-    Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
-    restrictions, survey, trials,
+    Settings, added_parts, backfill, dependents, epoch, index, index_key_size, instance,
+    placeholders, remove, restrictions, survey, trials,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -397,6 +397,12 @@ async fn warnings(
     warnings.extend(second_set(connection).await?);
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
+        if let (Ok(columns), false) = (
+            queue_columns(queue, &table),
+            connection.server_info.babelfish,
+        ) {
+            warnings.extend(index_key_size::warnings(queue, &columns, &table));
+        }
         warnings.extend(unsent_columns(queue, &table));
         warnings.extend(group_warning(queue, &table));
         if has_null_keys(connection, queue, &table).await? {

@@ -219,6 +219,25 @@ pub(super) fn collate(column: &Column) -> String {
     collate.unwrap_or_default()
 }
 
+/// Returns a type that holds every value of a column. A variable cannot have a collation, and neither has a value that was converted
+/// from `sql_variant`: as char or varchar they have the database's code page and lose the letters of another one.
+pub(super) fn variable_type(column: &Column) -> &str {
+    match column.code_page {
+        Some(_) => "nvarchar(4000)",
+        None => &column.declared,
+    }
+}
+
+/// Renders `value`, which can have the type [`variable_type`], with the type and the collation of the column, so that the server
+/// compares it as the column does and seeks in its index. The collation within the conversion decides the code page.
+pub(super) fn of_column(column: &Column, value: &str) -> String {
+    let collate = collate(column);
+    match column.code_page {
+        Some(_) => format!("CONVERT({}, {value}{collate}){collate}", column.declared),
+        None => format!("{value}{collate}"),
+    }
+}
+
 /// Replaces a name by the spelling that it has in `written`.
 fn as_written(name: &mut String, written: &[String]) {
     if !written.contains(name)
@@ -302,8 +321,9 @@ fn column(row: &Row) -> Result<Column, StoreError> {
 }
 
 /// Returns the type as a declaration writes it. `length` is in bytes, -1 for `max`. A row version becomes binary, because a
-/// declared row version would get its own values. Money becomes a decimal of the same digits.
-fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
+/// declared row version would get its own values. Money becomes a decimal of the same digits. A vector has a header of 8 bytes and 4 bytes
+/// for each dimension.
+pub(super) fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
     let sized = |length: i16| match length {
         -1 => format!("{name}(max)"),
         length => format!("{name}({length})"),
@@ -316,6 +336,7 @@ fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
         "smallmoney" => "decimal(10,4)".to_owned(),
         "datetime2" | "time" | "datetimeoffset" => format!("{name}({scale})"),
         "timestamp" | "rowversion" => "binary(8)".to_owned(),
+        "vector" => sized((length - 8) / 4),
         _ => name.to_owned(),
     }
 }
