@@ -23,7 +23,8 @@ FROM sys.columns AS m
     INNER JOIN sys.columns AS c ON c.object_id = m.object_id
     LEFT JOIN sys.computed_columns AS d ON d.object_id = c.object_id AND d.column_id = c.column_id
 WHERE m.object_id = OBJECT_ID(@P1) AND m.is_masked = 1
-    AND (c.column_id = m.column_id OR CHARINDEX(QUOTENAME(m.name), d.definition) > 0)
+    AND (c.column_id = m.column_id
+        OR CHARINDEX(QUOTENAME(m.name) COLLATE DATABASE_DEFAULT, d.definition COLLATE DATABASE_DEFAULT) > 0)
     AND COALESCE(HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'UNMASK'), 0) = 0
     AND COALESCE(HAS_PERMS_BY_NAME(@P1, 'OBJECT', 'UNMASK', m.name, 'COLUMN'), 0) = 0
 UNION ALL SELECT 1, c.name FROM sys.columns AS c
@@ -106,7 +107,7 @@ const SORTED: Harm = Harm {
 /// An UPDATE of several rows sets the column in some of them, and writes back what it has read in the others.
 const WRITTEN: Harm = Harm {
     masked: [
-        "a settlement of another item would write the mask into it",
+        "a settlement of another item can write the mask into it",
         "remove it from the settings mirror and writable",
     ],
     encrypted: Some([
