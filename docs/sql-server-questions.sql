@@ -224,7 +224,22 @@ SELECT resource_type, request_mode FROM sys.dm_tran_locks WHERE request_session_
 ROLLBACK TRANSACTION;
 GO
 
+-- 19. What does a login without UNMASK write back, and what does it see of a computed column?
+-- Expected: the login sees xxxx in b. Masks may be stored in a of row 1 and in c: then a settlement that writes a column of other items
+-- writes masks, and masked mirror and writable columns must be refused.
+CREATE TABLE dbo.q19 (id int NOT NULL PRIMARY KEY, a nvarchar(20) MASKED WITH (FUNCTION = 'default()') NULL, b AS LEFT(a, 3), c nvarchar(20) NULL);
+INSERT dbo.q19 (id, a) VALUES (1, N'first'), (2, N'second');
+GRANT SELECT, UPDATE ON dbo.q19 TO lease_broker_question;
+GO
+EXECUTE AS USER = N'lease_broker_question';
+UPDATE dbo.q19 SET a = CASE id WHEN 2 THEN N'new' ELSE a END, c = a;
+SELECT id, b FROM dbo.q19;
+REVERT;
+SELECT id, a, c FROM dbo.q19;
+GO
+
 -- Clean up.
+DROP TABLE dbo.q19;
 DROP TABLE dbo.q18;
 DROP TABLE dbo.q17;
 DROP TABLE dbo.q16;

@@ -72,6 +72,9 @@ GO
 GRANT SELECT, UPDATE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT INSERT, DELETE ON dbo.Rainfall_Events TO lease_broker;                                -- CHANGE
 GRANT VIEW DEFINITION ON dbo.Rainfall_Events TO lease_broker;                               -- CHANGE
+-- CHANGE: uncomment this line if workers shall get a masked column, or if a table with one is archived. SQL Server 2022 and Azure SQL
+-- can grant it for a table or a column too: GRANT UNMASK ON dbo.Rainfall_Events (Email) TO lease_broker;
+-- GRANT UNMASK TO lease_broker;                                                            -- CHANGE
 -- CHANGE: write this line for each archive.
 GRANT INSERT, SELECT ON dbo.Rainfall_Events_Archive TO lease_broker;                        -- CHANGE
 -- CHANGE: uncomment this line for each archive whose queue has keep_for = { archive = … }.

@@ -38,7 +38,9 @@
 --   a deletion is rolled back at this moment, its item is like others until its next lease expires.
 -- Why `except_suspects` looks at the columns of the row first: most rows are not looked up then. A row with these columns is no
 --   suspect without an entry: a redriven item can keep its attempts, and other programs write rows.
--- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key.
+-- Why CONVERT: the keys are stored as sql_variant, as in lease_broker_request_key. A text first becomes nvarchar and gets the collation of
+--   its column within the conversion to char or varchar. Converted directly, it would have the code page and the collation of the
+--   database: letters would become question marks, and a and A one key.
 
 -- :: find_suspects
 DECLARE @is_held_back int = 0;

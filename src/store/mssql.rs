@@ -28,6 +28,7 @@ mod group_pause;
 mod heartbeat;
 mod held_lease;
 mod index;
+mod index_key_size;
 mod inspect;
 mod instance;
 mod item_bytes;
@@ -100,6 +101,7 @@ use self::operations::{MssqlOperations, run};
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
+use self::restrictions::Purpose;
 pub use self::settings::Settings;
 use super::adoption::Unfit;
 use super::instance::refuse_other_rule;
@@ -197,7 +199,7 @@ impl MssqlStore {
         let secret = first_secret(&secrets)?;
         let mut unfit = Unfit::default();
         for queue in queues {
-            unfit.add(adopt::unfit(&mut connection, queue).await?);
+            unfit.add(adopt::unfit(&mut connection, queue, Purpose::Lease).await?);
         }
         unfit.into_result()?;
         let mut tables = Vec::new();

@@ -88,6 +88,13 @@ impl<Kind: Clone> QueueColumns<Kind> {
         let filterable: Vec<Column<Kind>> = filterable
             .filter_map(|name| find(name, "filterable"))
             .collect();
+        for (setting, columns) in [
+            ("key", &key),
+            ("columns", &data),
+            ("filterable", &filterable),
+        ] {
+            problems.extend(unreadable_problems(queue, setting, columns));
+        }
         problems.extend(writable_problems(queue, &key, &writable));
         problems.extend(mirror_problems(queue, table, &key));
         problems.extend(group_key_problem(queue, &key));
@@ -104,7 +111,8 @@ impl<Kind: Clone> QueueColumns<Kind> {
             let mut mirrors = queue.mirror.iter();
             mirrors.any(|mirror| mirror.column.eq_ignore_ascii_case(&column.name))
         };
-        let insertable = others().filter(|column| !column.generated && !is_mirror(column));
+        let can_insert = |column: &&Column<Kind>| column.readable && !column.generated;
+        let insertable = others().filter(|column| can_insert(column) && !is_mirror(column));
         let archived = others().filter(|column| column.archivable);
         Ok(Self {
             data,
@@ -172,6 +180,23 @@ pub(super) fn null_key_warning(queue: &QueueSpec) -> String {
          has a value",
         queue.table, queue.name
     )
+}
+
+/// Returns one sentence for each column that a setting names and whose values the driver cannot read.
+fn unreadable_problems<Kind>(
+    queue: &QueueSpec,
+    setting: &str,
+    columns: &[Column<Kind>],
+) -> Vec<String> {
+    let unreadable = columns.iter().filter(|column| !column.readable);
+    let problems = unreadable.map(|column| {
+        format!(
+            "the column {:?} of table {:?} has the type {}, which the broker cannot read: name another column in the setting {setting} \
+             of queue {:?}",
+            column.name, queue.table, column.declared, queue.name
+        )
+    });
+    problems.collect()
 }
 
 /// Returns one sentence for each column that the setting `writable` names and that a settlement must not write.

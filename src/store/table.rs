@@ -52,7 +52,7 @@ pub(super) struct Column<Kind> {
     pub(super) generated: bool,
     /// Whether a row that is inserted without the column gets a value other than NULL, although the column is not generated.
     pub(super) has_default: bool,
-    /// Whether the driver can read the column. False for `sql_variant` and for CLR types.
+    /// Whether the driver can read and write the column. False for `sql_variant`, for CLR types and for encrypted columns.
     pub(super) readable: bool,
     /// Whether an archive keeps a copy of the column.
     pub(super) archivable: bool,

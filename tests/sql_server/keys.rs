@@ -1,9 +1,11 @@
 //! Keys of each type that an index accepts. An item with such a key is claimed, extended, settled and expired, and a walk passes it.
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{PurgeStep, Renewal};
+use lease_broker_model::key::Key;
+use lease_broker_store::{EnqueuedOnce, PurgeStep, Renewal};
+use uuid::Uuid;
 
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, SECOND, queue};
+use crate::harness::fixture::{Broker, Fixture, MINUTE, SECOND, call, new_item, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
 
@@ -162,7 +164,14 @@ async fn check_types(harness: MssqlHarness, program: &Program, types: &[(&str, &
     let fixture = Fixture::adopt(harness, queues).await;
     let mut failures = Vec::new();
     for (at, (declared, ..)) in types.iter().enumerate() {
-        if let Err(reason) = check_operations(&fixture, &fixture.at(at)).await {
+        let broker = fixture.at(at);
+        if let Err(reason) = check_operations(&fixture, &broker).await {
+            failures.push(format!("{declared}: {reason}"));
+            continue;
+        }
+        let key = broker.list(State::Completed).await.remove(0).key;
+        program.run(&format!("DELETE FROM k{at}")).await;
+        if let Err(reason) = check_repeated_request(&broker, &key).await {
             failures.push(format!("{declared}: {reason}"));
         }
     }
@@ -239,7 +248,12 @@ async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> R
         .map(|expired| &expired.lease)
         .collect();
     expect_that(expired == [&items[1].lease], "the other lease expires")?;
-    let again = broker.claim_for(9, HOUR).await;
+    let again = broker.results(vec![call("worker", 9)]).await.remove(0);
+    expect_that(
+        again.is_held_back,
+        "its item is found in the list of suspects",
+    )?;
+    let again = again.items;
     expect_that(again.len() == 1, "its item is claimed again")?;
     expect_that(
         again[0].lease.key == items[1].lease.key,
@@ -272,6 +286,23 @@ async fn check_operations(fixture: &Fixture<MssqlHarness>, broker: &Broker) -> R
         let last = visited.last.as_ref().map(|position| &position.key);
         expect_that(last == Some(&item.lease.key), fact)?;
         after = visited.last;
+    }
+    Ok(())
+}
+
+/// Adds an item with this key, which no row has, by a request that is sent twice.
+async fn check_repeated_request(broker: &Broker, key: &Key) -> Result<(), String> {
+    let item = new_item(&[("k", key.0[0].clone())]);
+    let keys = vec![key.clone()];
+    for expected in [
+        EnqueuedOnce::Added(keys.clone()),
+        EnqueuedOnce::Repeated(keys.clone()),
+    ] {
+        let added = broker.enqueue_once(Uuid::from_u128(1), vec![item.clone()]);
+        let added = added.await.map_err(|error| error.to_string())?;
+        if added != expected {
+            return Err(format!("{expected:?} became {added:?}"));
+        }
     }
     Ok(())
 }

@@ -66,6 +66,10 @@ GO
 CREATE TABLE item (id int MASKED WITH (FUNCTION = 'default()') NOT NULL PRIMARY KEY, payload nvarchar(50));
 GO
 
+-- :: masked_data
+CREATE TABLE item (id int NOT NULL PRIMARY KEY, payload nvarchar(50) MASKED WITH (FUNCTION = 'default()'), first AS LEFT(payload, 1));
+GO
+
 -- :: login_without_unmask
 CREATE LOGIN lb_test_login WITH PASSWORD = N'Tests-only-2022', CHECK_POLICY = OFF;
 CREATE USER lb_test_login FOR LOGIN lb_test_login;

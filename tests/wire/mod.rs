@@ -14,6 +14,7 @@ mod locked_rows;
 mod login;
 mod lost_connections;
 mod malformed_answers;
+mod masked_columns;
 mod random_answers;
 mod refused_logins;
 mod refused_settlements;

@@ -5,19 +5,20 @@ use tokio::runtime::Runtime;
 
 use super::added_parts::{naming, recording};
 use super::adopt_sql::{render, step};
-use super::catalogue::{Column, Table, collate, no_table};
+use super::catalogue::{Column, ENCRYPTED, Table, collate, no_table};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::{at_start, of_schema_change};
 use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{bare_table, quote, quote_table, text_literal};
+use super::restrictions::Purpose;
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
 use super::turn::{other_policy, unused_indexes};
 use super::types::ColumnType;
 use super::{
-    Settings, added_parts, backfill, dependents, epoch, index, instance, placeholders, remove,
-    restrictions, survey, trials,
+    Settings, added_parts, backfill, dependents, epoch, index, index_key_size, instance,
+    placeholders, remove, restrictions, survey, trials,
 };
 use crate::added_parts::AddedParts;
 use crate::adoption::{
@@ -172,7 +173,8 @@ impl Schema for MssqlSchema {
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        let unfit = self.runtime.block_on(unfit(&mut self.connection, queue))?;
+        let unfit = unfit(&mut self.connection, queue, Purpose::Lease);
+        let unfit = self.runtime.block_on(unfit)?;
         Ok(unfit.problems)
     }
 }
@@ -229,7 +231,9 @@ pub(super) async fn plan(
     }
     if exists {
         let restrictions = restrictions::read(connection, &queue.table).await?;
-        let problems = restrictions::problems(&restrictions, queue, &table, &columns);
+        // The values of other columns are not read here, and the login of a deployment need not see them.
+        let problems =
+            restrictions::problems(&restrictions, queue, &table, &columns, Purpose::Look);
         if !problems.is_empty() {
             return Err(StoreError::Misconfigured(problems.join("; ")));
         }
@@ -348,10 +352,11 @@ pub(super) async fn apply(
     }
 }
 
-/// Returns the reasons for which `serve` would refuse the queue.
+/// Returns the reasons for which a command of this purpose would refuse the queue.
 pub(super) async fn unfit(
     connection: &mut Connection,
     queue: &QueueSpec,
+    purpose: Purpose,
 ) -> Result<Unfit, StoreError> {
     let table = match Table::read(connection, &queue.table).await {
         Ok(Some(table)) => table,
@@ -367,7 +372,7 @@ pub(super) async fn unfit(
         Err(problems) => return Ok(Unfit::for_good(problems)),
     };
     let restrictions = restrictions::read(connection, &queue.table).await?;
-    let problems = restrictions::problems(&restrictions, queue, &table, &columns);
+    let problems = restrictions::problems(&restrictions, queue, &table, &columns, purpose);
     if !problems.is_empty() {
         return Ok(Unfit::for_good(problems));
     }
@@ -392,6 +397,12 @@ async fn warnings(
     warnings.extend(second_set(connection).await?);
     if let Some(table) = Table::read(connection, &queue.table).await? {
         warnings.extend(partitions::warnings(connection, queue, &table).await?);
+        if let (Ok(columns), false) = (
+            queue_columns(queue, &table),
+            connection.server_info.babelfish,
+        ) {
+            warnings.extend(index_key_size::warnings(queue, &columns, &table));
+        }
         warnings.extend(unsent_columns(queue, &table));
         warnings.extend(group_warning(queue, &table));
         if has_null_keys(connection, queue, &table).await? {
@@ -426,15 +437,19 @@ pub(super) fn unsent_columns(queue: &QueueSpec, table: &Table) -> Vec<String> {
         return Vec::new();
     }
     let unsent = table.columns.iter().filter(|column| !column.readable);
-    unsent
-        .map(|column| {
-            format!(
-                "the column {} of table {:?} has the type {}, which is not sent to workers: add a computed column that converts it, or \
-                 list the columns that workers need (columns = […])",
-                column.name, queue.table, column.declared
-            )
-        })
-        .collect()
+    let warning = |column: &Column| {
+        let conversion = if column.declared.ends_with(ENCRYPTED) {
+            ""
+        } else {
+            "add a computed column that converts it, or "
+        };
+        format!(
+            "the column {} of table {:?} has the type {}, which is not sent to workers: {conversion}list the columns that workers need \
+             (columns = […])",
+            column.name, queue.table, column.declared
+        )
+    };
+    unsent.map(warning).collect()
 }
 
 /// Returns optional improvements to the queue's table and its database, one sentence each.
@@ -713,6 +728,8 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         code_page: None,
         nullable: false,
         generated: declared.contains("IDENTITY"),
+        // The name can be a synonym, such as integer. The catalogue tells the type when the table exists.
+        readable: true,
         ..Column::of_type(declared.split(['(', ' ']).next().unwrap_or_default())
     };
     let table = Table {

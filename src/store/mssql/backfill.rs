@@ -12,7 +12,7 @@ use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use sha2::{Digest as _, Sha256};
 
 use super::adopt_sql::render;
-use super::catalogue::{Column, Table, collate};
+use super::catalogue::{Column, Table, of_column, variable_type};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
@@ -124,24 +124,12 @@ fn any_of(conditions: Vec<String>) -> String {
     format!("({})", each.join(" OR "))
 }
 
-/// Returns the type of the variable for a key column. A variable cannot have a collation. One of type char or varchar has the
-/// database's code page and would lose letters of another one, so that the walk would come to the same rows again.
-pub(super) fn variable_type(column: &Column) -> &str {
-    match column.code_page {
-        Some(_) => "nvarchar(4000)",
-        None => &column.declared,
-    }
-}
-
-/// Renders the value of a key column at the position. A text with a code page gets the type of its column, so that the server
-/// seeks in the column's index. The collation within the conversion decides the code page.
+/// Renders the value of a key column at the position. In a variable of another code page the walk would come to the same rows again.
 fn position(number: usize, column: &Column) -> String {
+    let variable = format!("@k{number}");
     match column.code_page {
-        Some(_) => {
-            let (declared, collate) = (&column.declared, collate(column));
-            format!("CONVERT({declared}, @k{number}{collate}){collate}")
-        }
-        None => format!("@k{number}"),
+        Some(_) => of_column(column, &variable),
+        None => variable,
     }
 }
 

@@ -32,13 +32,17 @@ UNION ALL SELECT i.name, 1 FROM sys.indexes AS i WHERE i.object_id = OBJECT_ID(@
 const COLUMNS: &str =
     "SELECT CAST(c.name AS nvarchar(128)), t.name, c.max_length, c.precision, c.scale, c.is_nullable, c.is_identity,
     c.is_computed, c.collation_name, c.generated_always_type,
-    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage')), c.default_object_id
+    CONVERT(int, COLLATIONPROPERTY(c.collation_name, 'CodePage')), c.default_object_id,
+    c.encryption_type
 FROM sys.columns AS c
     INNER JOIN sys.types AS a ON a.user_type_id = c.user_type_id
     INNER JOIN sys.types AS t ON t.user_type_id = CASE WHEN a.is_user_defined = 1 AND a.is_assembly_type = 0
         THEN a.system_type_id ELSE a.user_type_id END
 WHERE c.object_id = OBJECT_ID(@P1) AND c.graph_type IS NULL
 ORDER BY c.column_id";
+
+/// Follows the type of an encrypted column in messages.
+pub(super) const ENCRYPTED: &str = " (Always Encrypted)";
 
 /// Reads the names of the columns as they were written. Babelfish returns them in lower case in `sys.columns`.
 const WRITTEN: &str = "SELECT n.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS AS n
@@ -175,6 +179,16 @@ impl Column {
         }
     }
 
+    /// Returns the column as one that is encrypted (Always Encrypted). Its values are bytes that only a client with the key can read.
+    pub(super) fn encrypted(self) -> Self {
+        Self {
+            kind: ColumnType::Other,
+            declared: format!("{}{ENCRYPTED}", self.declared),
+            readable: false,
+            ..self
+        }
+    }
+
     /// Returns the collation of a column whose character set is smaller than Unicode. `None` for all other columns.
     pub(super) fn character_set(&self) -> Option<&str> {
         let name = self.declared.split('(').next().unwrap_or_default();
@@ -203,6 +217,25 @@ pub(super) fn collate(column: &Column) -> String {
     let collation = column.collation.as_ref();
     let collate = collation.map(|collation| format!(" COLLATE {collation}"));
     collate.unwrap_or_default()
+}
+
+/// Returns a type that holds every value of a column. A variable cannot have a collation, and neither has a value that was converted
+/// from `sql_variant`: as char or varchar they have the database's code page and lose the letters of another one.
+pub(super) fn variable_type(column: &Column) -> &str {
+    match column.code_page {
+        Some(_) => "nvarchar(4000)",
+        None => &column.declared,
+    }
+}
+
+/// Renders `value`, which can have the type [`variable_type`], with the type and the collation of the column, so that the server
+/// compares it as the column does and seeks in its index. The collation within the conversion decides the code page.
+pub(super) fn of_column(column: &Column, value: &str) -> String {
+    let collate = collate(column);
+    match column.code_page {
+        Some(_) => format!("CONVERT({}, {value}{collate}){collate}", column.declared),
+        None => format!("{value}{collate}"),
+    }
 }
 
 /// Replaces a name by the spelling that it has in `written`.
@@ -266,7 +299,7 @@ fn column(row: &Row) -> Result<Column, StoreError> {
     let is_identity_or_computed = flag(row, 6)? || flag(row, 7)?;
     let is_period_of_temporal_table = row.try_get::<u8, _>(9)?.unwrap_or_default() > 0;
     let of_type = Column::of_type(&type_name);
-    Ok(Column {
+    let column = Column {
         name: text(row, 0)?,
         declared: declared(&type_name, length, precision, scale),
         generated: of_type.generated || is_identity_or_computed || is_period_of_temporal_table,
@@ -278,12 +311,19 @@ fn column(row: &Row) -> Result<Column, StoreError> {
             _ => None,
         },
         ..of_type
+    };
+    let is_encrypted = decode::optional_integer(row, 12)?.is_some();
+    Ok(if is_encrypted {
+        column.encrypted()
+    } else {
+        column
     })
 }
 
 /// Returns the type as a declaration writes it. `length` is in bytes, -1 for `max`. A row version becomes binary, because a
-/// declared row version would get its own values. Money becomes a decimal of the same digits.
-fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
+/// declared row version would get its own values. Money becomes a decimal of the same digits. A vector has a header of 8 bytes and 4 bytes
+/// for each dimension.
+pub(super) fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
     let sized = |length: i16| match length {
         -1 => format!("{name}(max)"),
         length => format!("{name}({length})"),
@@ -296,6 +336,7 @@ fn declared(name: &str, length: i16, precision: u8, scale: u8) -> String {
         "smallmoney" => "decimal(10,4)".to_owned(),
         "datetime2" | "time" | "datetimeoffset" => format!("{name}({scale})"),
         "timestamp" | "rowversion" => "binary(8)".to_owned(),
+        "vector" => sized((length - 8) / 4),
         _ => name.to_owned(),
     }
 }

@@ -372,7 +372,7 @@ fn seek_hint(key: &[Column], table: &Table) -> String {
 }
 
 /// Returns the index of the key, if statements can name it and seek in it.
-fn key_index<'a>(key: &[Column], table: &'a Table) -> Option<&'a Index> {
+pub(super) fn key_index<'a>(key: &[Column], table: &'a Table) -> Option<&'a Index> {
     let is_key = |index: &&Index| {
         let is_part = |column: &Column| index.columns.iter().any(|part| part.is(&column.name));
         index.unique && index.columns.len() == key.len() && key.iter().all(is_part)

@@ -2,7 +2,7 @@
 
 use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
 
-use super::catalogue::{Column, Table, collate};
+use super::catalogue::{Column, Table, collate, of_column, variable_type};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
@@ -141,7 +141,8 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
     placeholders.insert(
         "s_key_as_names",
         list(&|number, column| {
-            format!("CONVERT({}, s.k{number}) AS lb_k{number}", column.declared)
+            let value = format!("CONVERT({}, s.k{number})", variable_type(column));
+            format!("{} AS lb_k{number}", of_column(column, &value))
         }),
     );
     placeholders.insert("key_names", list(&|number, _| format!("lb_k{number}")));

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::inspect::CountMethod;
 use super::operations::{MssqlOperations, run};
 use super::queue_statements::QueueStatements;
+use super::restrictions::Purpose;
 use super::{Pool, Settings, adopt};
 use crate::adoption::Unfit;
 use crate::{
@@ -54,7 +55,7 @@ impl MssqlReader {
         let queues: Vec<QueueSpec> = queues.iter().map(QueueSpec::to_inspect).collect();
         let mut unfit = Unfit::default();
         for queue in &queues {
-            unfit.add(adopt::unfit(&mut connection, queue).await?);
+            unfit.add(adopt::unfit(&mut connection, queue, Purpose::Look).await?);
         }
         unfit.into_result()?;
         let mut tables = Vec::new();

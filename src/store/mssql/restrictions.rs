@@ -9,15 +9,24 @@ use super::index;
 use super::quote::{quote, quote_table};
 use super::types::ColumnType;
 use crate::StoreError;
+use crate::adoption::archive_name;
 use crate::queue_columns::QueueColumns;
 
 /// Reads the restrictions of the table `@P1`: number and name, one per row. The view `sys.tables` has the column `ledger_type`
 /// since SQL Server 2022. The server checks the names in a batch before it runs the batch, so that column is read by a statement
 /// of its own.
-const RESTRICTIONS: &str = "SELECT 0 AS lb_kind, c.name AS lb_name FROM sys.columns AS c
-WHERE c.object_id = OBJECT_ID(@P1) AND c.is_masked = 1
+///
+/// A login with UNMASK on the database, or on the masked column (SQL Server 2022), is not restricted. A computed column that names a
+/// masked one is masked too, although the catalogue does not say so.
+const RESTRICTIONS: &str = "SELECT DISTINCT 0 AS lb_kind, c.name AS lb_name
+FROM sys.columns AS m
+    INNER JOIN sys.columns AS c ON c.object_id = m.object_id
+    LEFT JOIN sys.computed_columns AS d ON d.object_id = c.object_id AND d.column_id = c.column_id
+WHERE m.object_id = OBJECT_ID(@P1) AND m.is_masked = 1
+    AND (c.column_id = m.column_id
+        OR CHARINDEX(QUOTENAME(m.name) COLLATE DATABASE_DEFAULT, d.definition COLLATE DATABASE_DEFAULT) > 0)
     AND COALESCE(HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'UNMASK'), 0) = 0
-    AND COALESCE(HAS_PERMS_BY_NAME(@P1, 'OBJECT', 'UNMASK', c.name, 'COLUMN'), 0) = 0
+    AND COALESCE(HAS_PERMS_BY_NAME(@P1, 'OBJECT', 'UNMASK', m.name, 'COLUMN'), 0) = 0
 UNION ALL SELECT 1, c.name FROM sys.columns AS c
 WHERE c.object_id = OBJECT_ID(@P1) AND c.encryption_type IS NOT NULL
 UNION ALL SELECT CASE i.type WHEN 1 THEN 2 ELSE 3 END, i.name FROM sys.indexes AS i
@@ -75,24 +84,91 @@ pub(super) async fn read(
         .collect()
 }
 
-/// Returns one sentence for each restriction that makes leasing impossible.
+/// The purpose of a command, which decides whose values its login has to see.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// To look at leases, or to change the schema.
+    Look,
+    /// To lease and settle items, which sends values to workers, archives them and writes them back.
+    Lease,
+}
+
+/// The harm that a use of a column does if the column is restricted, each with the way out.
+struct Harm {
+    masked: [&'static str; 2],
+    /// `None`: encryption does no harm here.
+    encrypted: Option<[&'static str; 2]>,
+}
+
+const SORTED: Harm = Harm {
+    masked: ["a claim would read its mask", "remove the mask"],
+    encrypted: Some(["the server cannot sort or compare it", "use another column"]),
+};
+/// An UPDATE of several rows sets the column in some of them, and writes back what it has read in the others.
+const WRITTEN: Harm = Harm {
+    masked: [
+        "a settlement of another item can write the mask into it",
+        "remove it from the settings mirror and writable",
+    ],
+    encrypted: Some([
+        "the broker has no key to write it",
+        "remove it from the settings mirror and writable",
+    ]),
+};
+const ARCHIVED: Harm = Harm {
+    masked: [
+        "completion would archive its mask and delete the value",
+        "set on_complete to keep or delete completed rows",
+    ],
+    encrypted: Some([
+        "the archive cannot keep it",
+        "set on_complete to keep or delete completed rows",
+    ]),
+};
+/// Encrypted columns are not sent.
+const SENT: Harm = Harm {
+    masked: [
+        "workers would get its mask",
+        "list the columns that workers need without it (columns = […])",
+    ],
+    encrypted: None,
+};
+
+/// Returns the harms of the column's uses, the gravest first, each with the least purpose that a mask harms.
+fn harms(
+    name: &str,
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+) -> impl Iterator<Item = (Purpose, Harm)> {
+    fn is_any<'a>(name: &str, mut names: impl Iterator<Item = &'a String>) -> bool {
+        names.any(|other| other.eq_ignore_ascii_case(name))
+    }
+    let sorted = columns.order.iter().map(|part| &part.column);
+    let sorted = sorted.chain(columns.group.iter().map(|column| &column.name));
+    let mirrors = queue.mirror.iter().map(|mirror| &mirror.column);
+    let archived = columns.archived.iter().map(|column| &column.name);
+    let sent = columns.data.iter().map(|column| &column.name);
+    let is_sorted = queue.soft_lock.contains(name) || is_any(name, sorted);
+    let is_archived = archive_name(queue).is_some() && is_any(name, archived);
+    let uses = [
+        (is_sorted, Purpose::Look, SORTED),
+        (is_any(name, mirrors), Purpose::Look, WRITTEN),
+        (is_any(name, queue.writable.iter()), Purpose::Lease, WRITTEN),
+        (is_archived, Purpose::Lease, ARCHIVED),
+        (is_any(name, sent), Purpose::Lease, SENT),
+    ];
+    let uses = uses.into_iter().filter(|(is_used, ..)| *is_used);
+    uses.map(|(_, purpose, harm)| (purpose, harm))
+}
+
+/// Returns one sentence for each restriction that makes the purpose impossible.
 pub(super) fn problems(
     restrictions: &[Restriction],
     queue: &QueueSpec,
     table: &Table,
     columns: &QueueColumns<ColumnType>,
+    purpose: Purpose,
 ) -> Vec<String> {
-    let is_used = |name: &str| {
-        queue.soft_lock.contains(name)
-            || queue
-                .writable
-                .iter()
-                .any(|column| column.eq_ignore_ascii_case(name))
-            || columns
-                .order
-                .iter()
-                .any(|part| part.column.eq_ignore_ascii_case(name))
-    };
     let locks_rows_of = |name: &str| {
         let mut used = index::used(queue, columns, table);
         used.any(|index| index.name == name) || is_key_index(table, name, &columns.key)
@@ -107,14 +183,22 @@ pub(super) fn problems(
         )
     };
     let problem = |restriction: &Restriction| match restriction {
-        Restriction::Masked(column) if is_used(column) => Some(format!(
-            "the column {column} of table {table:?} is masked, and a claim would read its mask: grant UNMASK to the broker's \
-             login, or remove the mask"
-        )),
-        Restriction::Encrypted(column) if is_used(column) => Some(format!(
-            "the column {column} of table {table:?} is encrypted (Always Encrypted), and the server cannot sort or compare it: \
-             use another column"
-        )),
+        Restriction::Masked(column) => {
+            let mut harms = harms(column, queue, columns);
+            let (_, harm) = harms.find(|(least, _)| *least <= purpose)?;
+            let [harm, way_out] = harm.masked;
+            Some(format!(
+                "the column {column} of table {table:?} is masked for this login, and {harm}: grant UNMASK to the broker's login, or \
+                 {way_out}"
+            ))
+        }
+        Restriction::Encrypted(column) => {
+            let mut harms = harms(column, queue, columns);
+            let [harm, way_out] = harms.find_map(|(_, harm)| harm.encrypted)?;
+            Some(format!(
+                "the column {column} of table {table:?} is encrypted (Always Encrypted), and {harm}: {way_out}"
+            ))
+        }
         Restriction::ClusteredWithoutRowLocks(index) => Some(row_locks(index)),
         Restriction::WithoutRowLocks(index) if locks_rows_of(index) => Some(row_locks(index)),
         Restriction::LedgerHistory => Some(format!(

@@ -6,7 +6,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Order, SoftLockColumn};
 
 use super::backfill::{self, Comparison};
-use super::catalogue::Column;
+use super::catalogue::{Column, variable_type};
 use super::new_item::json_declaration;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
@@ -239,7 +239,7 @@ fn set_filter_placeholders(placeholders: &mut Placeholders, columns: &[FilterCol
     };
     placeholders.insert(
         "filter_variables",
-        list(&|index, column| format!("@c{index} {}", backfill::variable_type(column))),
+        list(&|index, column| format!("@c{index} {}", variable_type(column))),
     );
     placeholders.insert(
         "filter_into_variables",

@@ -116,7 +116,7 @@ pub(super) async fn try_triggers(
             set.push(own_value);
         }
     }
-    let copied = columns.insertable.iter().filter(|column| column.readable);
+    let copied = columns.insertable.iter();
     let copied: Vec<String> = copied.map(|column| quote(&column.name)).collect();
     let placeholders = with(
         &placeholders::of_queue(queue),

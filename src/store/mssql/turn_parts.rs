@@ -4,7 +4,7 @@ use lease_broker_model::group::Groups;
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use lease_broker_sql::LeaseSql;
 
-use super::catalogue::{Column, collate};
+use super::catalogue::{Column, collate, of_column};
 use super::list_parameters::unescape_sql;
 use super::quote::{quote, text_literal};
 use super::run_parts;
@@ -136,21 +136,16 @@ fn variable_type(group: &Column) -> String {
 
 /// Returns the value of a variable as a value of the column, so that the server seeks in its index.
 fn value_of(variable: &str, group: &Column) -> String {
-    let collate = collate(group);
     match group.code_page {
-        Some(_) => format!("CONVERT({}, {variable}{collate}){collate}", group.declared),
+        Some(_) => of_column(group, variable),
         None => variable.to_owned(),
     }
 }
 
 /// Returns a text as a value of the column. A text that is none, because the column had another type before, becomes NULL.
 fn of_text(text: &str, group: &Column) -> String {
-    let collate = collate(group);
-    match (group.kind, group.code_page) {
-        (ColumnType::Text, Some(_)) => {
-            format!("CONVERT({}, {text}{collate}){collate}", group.declared)
-        }
-        (ColumnType::Text, None) => format!("{text}{collate}"),
+    match group.kind {
+        ColumnType::Text => of_column(group, text),
         _ => variable_of_text(text, group),
     }
 }

@@ -1,16 +1,23 @@
 //! Properties of tables that only SQL Server has, given as its catalogue describes them: filters that the login may not see,
 //! masked columns, ledger tables, code pages, long names.
 
-use lease_broker_model::queue::{Order, OrderColumn, QueueSpec, SoftLockColumn};
+use lease_broker_model::group::{GroupOrder, Groups};
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{
+    Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
+};
+use lease_broker_value::Value;
 
-use super::super::adopt::unsent_columns;
+use super::super::adopt::{create_archive, unsent_columns};
 use super::super::backfill::set_position_placeholders;
-use super::super::catalogue::{Column, Table};
+use super::super::catalogue::{Column, Table, declared};
 use super::super::migrations::CREATE_HISTORY_TABLE;
-use super::super::partitions::{Partitions, partitioned_indexes};
-use super::super::restrictions::{Restriction, problems};
+use super::super::partitions::{
+    PartitionedIndex, Partitions, partitioned_indexes, partitioned_key,
+};
+use super::super::restrictions::{Purpose, Restriction, problems};
 use super::super::soft_lock_types::queue_columns;
-use super::super::{index, placeholders};
+use super::super::{index, index_key_size, placeholders};
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
 use crate::table::{Filter, Index, IndexColumn};
@@ -122,9 +129,13 @@ fn long_index_names_are_shortened_and_stay_distinct() {
 }
 
 fn refusals(queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
+    refusals_for(Purpose::Look, queue, restriction)
+}
+
+fn refusals_for(purpose: Purpose, queue: &QueueSpec, restriction: Restriction) -> Vec<String> {
     let table = table(vec![index_on("other", &["payload"], Filter::None)]);
     let columns = queue_columns(queue, &table).expect("the columns are there");
-    problems(&[restriction], queue, &table, &columns)
+    problems(&[restriction], queue, &table, &columns, purpose)
 }
 
 #[test]
@@ -142,6 +153,115 @@ fn masked_and_encrypted_queue_columns_are_refused() {
     let encrypted = Restriction::Encrypted("payload".to_owned());
     assert!(refusals(&queue, encrypted.clone()).is_empty());
     assert!(refusals(&by_payload, encrypted)[0].contains("Always Encrypted"));
+}
+
+fn groups_of(column: &str) -> Groups {
+    Groups {
+        column: column.to_owned(),
+        order: GroupOrder::Strict {
+            halts: false,
+            run: 1,
+        },
+        rate: None,
+    }
+}
+
+/// Each use of the column `payload`, and a part of the refusal if the column is masked and if it is encrypted.
+#[test]
+fn refusal_of_a_column_depends_on_its_use() {
+    type Change = fn(&mut QueueSpec);
+    let unsent: Change = |queue| queue.columns = Some(vec!["id".to_owned()]);
+    let uses: [(Change, Option<&str>, Option<&str>); 6] = [
+        (|_| (), Some("workers would get its mask"), None),
+        (unsent, None, None),
+        (
+            |queue| queue.on_complete = OnComplete::Archive("archive".to_owned()),
+            Some("archive its mask and delete the value"),
+            Some("archive cannot keep it"),
+        ),
+        (
+            |queue| queue.writable = vec!["Payload".to_owned()],
+            Some("write the mask into it"),
+            Some("no key to write it"),
+        ),
+        (
+            |queue| {
+                queue.mirror = vec![Mirror {
+                    state: State::Completed,
+                    column: "payload".to_owned(),
+                    value: MirrorValue::Literal(Value::Int(1)),
+                }];
+            },
+            Some("write the mask into it"),
+            Some("no key to write it"),
+        ),
+        (
+            |queue| queue.groups = Some(groups_of("payload")),
+            Some("a claim would read its mask"),
+            Some("cannot sort or compare it"),
+        ),
+    ];
+    for (at, (change, masked, encrypted)) in uses.into_iter().enumerate() {
+        let mut queue = spec("item");
+        change(&mut queue);
+        for (restriction, expected) in [
+            (Restriction::Masked("payload".to_owned()), masked),
+            (Restriction::Encrypted("payload".to_owned()), encrypted),
+        ] {
+            let refused = refusals_for(Purpose::Lease, &queue, restriction);
+            assert_eq!(
+                refused.len(),
+                usize::from(expected.is_some()),
+                "{at}: {refused:?}"
+            );
+            let expected = expected.unwrap_or_default();
+            assert!(
+                refused.concat().contains(expected),
+                "{at}: {expected}: {refused:?}"
+            );
+        }
+    }
+}
+
+/// It changes the schema or looks at leases, and reads no other values.
+#[test]
+fn login_that_leases_nothing_need_not_see_the_data() {
+    let mut queue = spec("item");
+    queue.on_complete = OnComplete::Archive("archive".to_owned());
+    queue.writable = vec!["payload".to_owned()];
+    let masked = Restriction::Masked("payload".to_owned());
+    assert_eq!(refusals(&queue, masked), [""; 0]);
+    let encrypted = Restriction::Encrypted("payload".to_owned());
+    assert_eq!(refusals(&queue, encrypted).len(), 1);
+}
+
+/// The driver would send the bytes as they are stored.
+#[test]
+fn encrypted_column_is_one_that_the_broker_cannot_read() {
+    let mut table = table(Vec::new());
+    table
+        .columns
+        .push(column("code", "nvarchar(40)").encrypted());
+    let mut queue = spec("item");
+    let columns = queue_columns(&queue, &table).expect("columns");
+    let is_code = |column: &Column| column.name == "code";
+    assert!(!columns.data.iter().any(is_code) && !columns.insertable.iter().any(is_code));
+    let warnings = unsent_columns(&queue, &table);
+    assert!(warnings[0].contains("nvarchar(40) (Always Encrypted)"));
+    assert!(!warnings[0].contains("computed column"), "{warnings:?}");
+    for name in ["columns", "filterable", "key"] {
+        queue = spec("item");
+        let code = vec!["code".to_owned()];
+        match name {
+            "columns" => queue.columns = Some(code),
+            "filterable" => queue.filterable = code,
+            _ => queue.key = code,
+        }
+        let problems = queue_columns(&queue, &table).expect_err(name);
+        let expected =
+            format!("which the broker cannot read: name another column in the setting {name} ");
+        assert!(problems[0].contains(&expected), "{problems:?}");
+    }
 }
 
 #[test]
@@ -190,6 +310,38 @@ fn text_outside_code_page_1252_is_read_as_unicode() {
     assert_eq!(read, "CONVERT(nvarchar(max), t.[id]) AS lb_k1");
     let [_, read, _] = key_expressions("varchar(40)", "Latin1_General_100_CI_AS", 1_252);
     assert_eq!(read, "t.[id] AS lb_k1");
+}
+
+/// The conversion of a value of type `sql_variant` to `varchar` has the code page and the collation of the database.
+#[test]
+fn remembered_key_keeps_its_letters_and_its_collation() {
+    let mut table = table(Vec::new());
+    let queue = spec("item");
+    for (declared, collation, code_page, expected) in [
+        (
+            "varchar(40)",
+            Some("Cyrillic_General_100_CI_AS"),
+            Some(1_251),
+            "CONVERT(varchar(40), CONVERT(nvarchar(4000), s.k1) COLLATE Cyrillic_General_100_CI_AS) \
+             COLLATE Cyrillic_General_100_CI_AS AS lb_k1",
+        ),
+        (
+            "nvarchar(40)",
+            Some("Latin1_General_100_CS_AS"),
+            None,
+            "CONVERT(nvarchar(40), s.k1) COLLATE Latin1_General_100_CS_AS AS lb_k1",
+        ),
+        ("bigint", None, None, "CONVERT(bigint, s.k1) AS lb_k1"),
+    ] {
+        table.columns[0] = Column {
+            collation: collation.map(str::to_owned),
+            code_page,
+            ..column("id", declared)
+        };
+        let columns = queue_columns(&queue, &table).expect("the columns are there");
+        let placeholders = placeholders::of_table(&queue, &table, &columns);
+        assert_eq!(placeholders["s_key_as_names"], expected);
+    }
 }
 
 /// The database can have another code page than the key's column, also than one of code page 1252.
@@ -270,6 +422,84 @@ fn every_constraint_has_a_name() {
     }
 }
 
+fn partitioned_by(column: &str, name: &str) -> PartitionedIndex {
+    PartitionedIndex {
+        name: name.to_owned(),
+        column: column.to_owned(),
+    }
+}
+
+#[test]
+fn key_that_is_sorted_within_partitions_only_is_a_warning() {
+    let mut table = table(Vec::new());
+    table.columns.push(column("created", "datetime2(3)"));
+    table.unique = vec![vec!["id".to_owned(), "created".to_owned()]];
+    table.indexes = vec![index_on("PK", &["id", "created"], Filter::None)];
+    let queue = spec("item");
+    let columns = queue_columns(&queue, &table).expect("columns");
+    let warning = |index| {
+        let partitions = Partitions {
+            filegroup: None,
+            indexes: vec![index],
+        };
+        partitioned_key(&partitions, &queue, &columns, &table)
+    };
+    let warned = warning(partitioned_by("created", "PK")).expect("a warning");
+    assert!(warned.contains("PK") && warned.contains("partitioned by created"));
+    assert_eq!(warning(partitioned_by("ID", "PK")), None);
+    assert_eq!(warning(partitioned_by("created", "other")), None);
+}
+
+/// The server creates the index, and refuses long values of other programs later.
+#[test]
+fn index_whose_key_can_be_too_long_is_a_warning() {
+    let mut table = table(Vec::new());
+    table.columns[0] = column("id", "nvarchar(200)");
+    table.columns.push(column("title", "nvarchar(200)"));
+    table.columns.push(column("customer", "nvarchar(450)"));
+    let mut queue = spec("item");
+    queue.order = Order::By(vec![OrderColumn {
+        column: "Title".to_owned(),
+        descending: true,
+    }]);
+    let warnings = |queue: &QueueSpec, table: &Table| {
+        let columns = queue_columns(queue, table).expect("columns");
+        index_key_size::warnings(queue, &columns, table)
+    };
+    assert_eq!(warnings(&queue, &table), [""; 0]);
+    queue.groups = Some(groups_of("customer"));
+    // 900 + 400 + 400 bytes are as many as an index may have, and the busy index has the state too.
+    table.columns.push(column("lease_state", "smallint"));
+    let busy = warnings(&queue, &table);
+    let expected =
+        "the busy index of table \"item\" (customer, lease_state, Title, id) can have 1702 bytes";
+    assert_eq!(busy.len(), 1, "{busy:?}");
+    assert!(busy[0].contains(expected), "{busy:?}");
+    queue.filtered_indexes = false;
+    let led_by_state = warnings(&queue, &table);
+    assert!(
+        led_by_state[0].contains("the group index"),
+        "{led_by_state:?}"
+    );
+}
+
+#[test]
+fn vector_is_archived_with_its_dimensions() {
+    assert_eq!(declared("vector", 8 + 4 * 1_536, 0, 0), "vector(1536)");
+    let mut table = table(Vec::new());
+    table.columns.push(column("embedding", "vector(3)"));
+    let mut queue = spec("item");
+    queue.on_complete = OnComplete::Archive("archive".to_owned());
+    let columns = queue_columns(&queue, &table).expect("columns");
+    let placeholders = placeholders::of_table(&queue, &table, &columns);
+    let step = create_archive(&queue, "archive", &columns, &placeholders);
+    assert!(
+        step.sql.contains("[embedding] vector(3) NULL"),
+        "{}",
+        step.sql
+    );
+}
+
 #[test]
 fn index_partitioned_like_its_table_is_a_warning() {
     let queue = spec("item");
@@ -285,7 +515,10 @@ fn index_partitioned_like_its_table_is_a_warning() {
     let warnings = |indexes: &[&str]| {
         let partitions = Partitions {
             filegroup: Some("PRIMARY".to_owned()),
-            indexes: indexes.iter().map(|name| (*name).to_owned()).collect(),
+            indexes: indexes
+                .iter()
+                .map(|name| partitioned_by("id", name))
+                .collect(),
         };
         partitioned_indexes(&partitions, &queue, &columns, &table)
     };

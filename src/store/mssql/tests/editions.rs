@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::Settings;
 use super::super::adopt::{apply, plan, unfit};
 use super::super::connection::Connection;
+use super::super::restrictions::Purpose;
 use super::test_server;
 use crate::schema::Progress;
 use crate::test_queue::spec;
@@ -70,7 +71,9 @@ async fn backfill_fills_nullable_columns_in_chunks() {
     connection.server_info.babelfish = actual_server.babelfish;
     let left = plan(&mut connection, &spec).await.expect("plan again");
     assert_eq!(left, []);
-    let unfit = unfit(&mut connection, &spec).await.expect("a check");
+    let unfit = unfit(&mut connection, &spec, Purpose::Lease)
+        .await
+        .expect("a check");
     assert_eq!(unfit.problems, Vec::<String>::new());
     let count = format!(
         "SELECT COUNT(*) FROM {table} WHERE lease_state = CASE WHEN done = 1 THEN 3 ELSE 0 END AND lease_fence = 0 \
