@@ -17,7 +17,6 @@ mod message_counter;
 mod read_message;
 mod shape;
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,13 +24,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use lease_broker_model::call_source::CallSource;
 use tonic::Status;
 use tonic::body::Body;
-use tower::Service;
 
 pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
@@ -44,44 +41,6 @@ use super::response_body::ResponseBody;
 use super::status;
 use crate::broker::{Error, Held, Importance};
 use crate::security::Rpc;
-
-/// The intake of the API's calls on one connection.
-#[derive(Clone)]
-pub(super) struct Intake<S> {
-    pub(super) inner: S,
-    pub(super) limits: Arc<IntakeLimits>,
-    pub(super) connection: Arc<Connection>,
-}
-
-impl<S, B> Service<Request<B>> for Intake<S>
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<Body>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-    B::Error: Send,
-{
-    type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<ResponseBody>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // The service of the API is always ready. Layers between would have to take their permits in `call`.
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let rpc = request.extensions().get::<Rpc>().copied();
-        let mut inner = self.inner.clone();
-        let serve = move |_, request| inner.call(request).map(|Ok(response)| response);
-        let answer = self
-            .limits
-            .answer(self.connection.clone(), rpc, request, serve);
-        answer.map(Ok).boxed()
-    }
-}
 
 /// A request whose headers are accepted.
 struct Accepted {

@@ -58,16 +58,17 @@ impl StandardServices {
 
     /// Answers a request.
     pub(super) async fn answer(
-        self: Arc<Self>,
+        &self,
         rpc: StandardRpc,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
+        connection: &Arc<Connection>,
     ) -> Response<ResponseBody> {
         let answer = match rpc {
-            StandardRpc::Check => self.check(request, &connection).await,
-            StandardRpc::Watch => self.watch(request, &connection).await,
-            StandardRpc::Reflection => self.reflect(request, &connection).await,
+            StandardRpc::Check => self.check(request, connection).await,
+            StandardRpc::Watch => self.watch(request, connection).await,
+            StandardRpc::Reflection => self.reflect(request, connection).await,
         };
+        let connection = connection.clone();
         match answer {
             Err(status) => ResponseBody::wrap(status.into_http(), connection, Importance::Other),
             Ok((response, place)) => {
