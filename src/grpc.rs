@@ -4,7 +4,7 @@
 //! decides nothing. The broker applies the rules, and `status.rs` maps its errors to gRPC statuses in one table.
 
 mod admin;
-mod answered;
+mod answers;
 mod api;
 mod call_metrics;
 mod caller;
@@ -16,20 +16,17 @@ pub(crate) mod fuzzing;
 mod guard;
 mod health;
 mod intake;
-mod measured;
 mod messages;
 mod method;
 mod overload_limit;
 mod protobuf_time;
 mod reason;
 mod response_body;
-mod router;
 mod rpc_spans;
 mod server;
 mod service;
 mod standard_services;
 mod status;
-mod tonic_errors;
 
 pub use self::admin::{AdminApi, AdminCaller};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, RefusedCalls, error_type};

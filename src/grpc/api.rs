@@ -1,18 +1,20 @@
 //! The API: passes each request to the service that has its rpc.
 
-use std::convert::Infallible;
-use std::task::{Context, Poll};
-
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{Request, Response};
+use http_body_util::Full;
 use lease_broker_proto::admin_service_server::AdminServiceServer;
 use lease_broker_proto::lease_service_server::LeaseServiceServer;
 use tonic::body::Body;
-use tonic::codegen::BoxFuture;
+use tonic::{Code, Status};
+use tower::Service as _;
 
 use super::service::Service;
+use super::status;
 use crate::security::{Rpc, RpcService};
 
 /// The services of the API.
-#[derive(Clone)]
 pub(super) struct Api {
     leases: LeaseServiceServer<Service>,
     admin: AdminServiceServer<Service>,
@@ -31,26 +33,30 @@ impl Api {
                 .max_encoding_message_size(usize::MAX),
         }
     }
+
+    /// Answers a call.
+    pub(super) fn call(
+        &self,
+        rpc: Rpc,
+        request: Request<Full<Bytes>>,
+    ) -> impl Future<Output = Response<Body>> + use<> {
+        let answer = match rpc.service() {
+            RpcService::Admin => self.admin.clone().call(request),
+            RpcService::Leases => self.leases.clone().call(request),
+        };
+        answer.map(|Ok(response)| with_api_error(response))
+    }
 }
 
-impl<B> tower::Service<http::Request<B>> for Api
-where
-    B: http_body::Body + Send + 'static,
-    B::Error: Into<tower::BoxError> + Send + 'static,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let service = request.extensions().get::<Rpc>().map(|rpc| rpc.service());
-        match service {
-            Some(RpcService::Admin) => self.admin.call(request),
-            Some(RpcService::Leases) | None => self.leases.call(request),
+/// Gives an error of tonic the form of the API's errors. tonic itself answers with errors that carry no `google.rpc.ErrorInfo`.
+/// Clients would need a second way to read those.
+fn with_api_error(response: Response<Body>) -> Response<Body> {
+    match Status::from_header_map(response.headers()) {
+        // tonic answers INTERNAL without details to a request that it cannot decode. INTERNAL from the service itself
+        // has details.
+        Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
+            status::malformed(status.message().to_owned()).into_http()
         }
+        _ => response,
     }
 }

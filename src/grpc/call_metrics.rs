@@ -8,7 +8,6 @@ use lease_broker_proto as proto;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::answered::RunningCall;
 use super::connection_counts::ConnectionCounts;
 use super::method::full_name;
 use super::overload_limit;
@@ -196,9 +195,9 @@ pub(super) struct MeasuredCall {
     code: Code,
 }
 
-impl RunningCall for MeasuredCall {
+impl MeasuredCall {
     /// Counts the call as answered. Only a failed call has its status in the headers of the response.
-    fn end<B>(mut self, response: &http::Response<B>) {
+    pub(super) fn end<B>(mut self, response: &http::Response<B>) {
         self.code = match Status::from_header_map(response.headers()) {
             None => {
                 if let Some(RefusedClaim(error)) = response.extensions().get() {

@@ -3,15 +3,24 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use futures_util::FutureExt as _;
+
 /// Runs a step of a call. Returns `None`, and logs the bug, if it panics. What it has used must be dropped then.
 pub(super) fn catch<T>(step: impl FnOnce() -> T) -> Option<T> {
-    let panicked = match catch_unwind(AssertUnwindSafe(step)) {
-        Ok(result) => return Some(result),
-        Err(panicked) => panicked,
+    or_report(catch_unwind(AssertUnwindSafe(step)))
+}
+
+/// Does the same with a whole call.
+pub(super) fn catch_call<F: Future>(call: F) -> impl Future<Output = Option<F::Output>> {
+    AssertUnwindSafe(call).catch_unwind().map(or_report)
+}
+
+fn or_report<T>(result: std::thread::Result<T>) -> Option<T> {
+    let report = |panicked: &Box<dyn Any + Send>| {
+        let text = text_of(&**panicked);
+        tracing::error!(text, "bug found: a call panicked; only this call has ended");
     };
-    let text = text_of(&*panicked);
-    tracing::error!(text, "bug found: a call panicked; only this call has ended");
-    None
+    result.inspect_err(report).ok()
 }
 
 fn text_of(panicked: &(dyn Any + Send)) -> &str {

@@ -30,8 +30,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
@@ -47,8 +45,8 @@ use self::lifetime::LifetimeLimits;
 pub(super) use self::open_connections::OpenConnections;
 use self::streams::StreamExecutor;
 use self::tls_port::TlsPort;
+use super::answers::Answers;
 use super::connection_counts::{ConnectionCounts, RefusedConnection};
-use super::response_body::ResponseBody;
 use crate::broker::{Budgets, Ledger};
 use crate::config;
 use crate::security::{Login, ServerTls};
@@ -65,22 +63,9 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 /// The bytes of a response that hyper takes before the client has room for them.
 const MAX_SEND_BUFFER: usize = 64 << 10;
 
-/// Creates the service that answers the requests of a connection.
-pub(super) trait MakeService: Send + Sync + 'static {
-    type Service: hyper::service::Service<
-            Request<Incoming>,
-            Response = Response<ResponseBody>,
-            Error = std::convert::Infallible,
-            Future: Send + 'static,
-        > + Send
-        + 'static;
-
-    fn service(&self, connection: Arc<Connection>) -> Self::Service;
-}
-
 /// Accepts connections, and serves each in a task of its own.
-pub(super) struct Connections<M> {
-    services: M,
+pub(super) struct Connections {
+    answers: Arc<Answers>,
     budgets: Arc<Budgets>,
     ledger: Arc<Ledger>,
     settings: config::Server,
@@ -96,10 +81,10 @@ pub(super) struct Connections<M> {
     tasks: TaskTracker,
 }
 
-impl<M: MakeService> Connections<M> {
+impl Connections {
     /// The connections end when `stop` is cancelled and their calls have been answered, or when `cut` is cancelled.
     pub(super) fn new(
-        services: M,
+        answers: Arc<Answers>,
         (budgets, ledger): (Arc<Budgets>, Arc<Ledger>),
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
@@ -108,7 +93,7 @@ impl<M: MakeService> Connections<M> {
         tasks: TaskTracker,
     ) -> Self {
         Self {
-            services,
+            answers,
             budgets,
             ledger,
             settings: settings.clone(),

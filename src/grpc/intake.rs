@@ -1,14 +1,14 @@
-//! Tower layer that receives a whole request before the call begins.
+//! Receives the whole request of a call before the call begins.
 //!
-//! tonic reserves memory for the length that a request announces, and decodes a message of any shape. This
-//! layer allocates nothing for a length that a client announces. It bounds the number and the bytes of requests that have
+//! tonic reserves memory for the length that a request announces, and decodes a message of any shape. The intake
+//! allocates nothing for a length that a client announces. It bounds the number and the bytes of requests that have
 //! not arrived completely, gives them a time limit, and checks the shape of a message before tonic decodes it. tonic then
 //! gets the whole body at once.
 //!
 //! If the server has a guard, it checks the caller first, by the headers alone. A compressed request is refused by its headers
 //! too.
 //!
-//! Most requests are complete when the layer sees them. They take no place among the incomplete requests and need no timer,
+//! Most requests are complete when the intake sees them. They take no place among the incomplete requests and need no timer,
 //! and their bytes are not copied.
 
 mod incomplete;
@@ -17,88 +17,98 @@ mod message_counter;
 mod read_message;
 mod shape;
 
-use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use http::{Request, Response};
 use http_body_util::Full;
 use lease_broker_model::call_source::CallSource;
-use pin_project_lite::pin_project;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 use tonic::body::Body;
-use tower::Service;
 
 pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
 use super::caller::Caller;
-use super::caught::catch;
+use super::caught::catch_call;
 use super::connections::Connection;
 use super::response_body::ResponseBody;
 use super::status;
-use crate::broker::{Held, Importance};
+use crate::broker::{Error, Held, Importance};
 use crate::security::Rpc;
 
-/// The intake of the API's calls on one connection.
-#[derive(Clone)]
-pub(super) struct Intake<S> {
-    pub(super) inner: S,
-    pub(super) limits: Arc<IntakeLimits>,
-    pub(super) connection: Arc<Connection>,
+/// A request whose headers are accepted.
+struct Accepted {
+    rpc: Rpc,
+    source: Arc<CallSource>,
 }
 
-type BodyResult = Result<http::Response<ResponseBody>, Infallible>;
-
-impl<S, B> Service<http::Request<B>> for Intake<S>
-where
-    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>
-        + Clone,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-{
-    type Response = http::Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = IntakeFuture<S, B>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // The service of the API is always ready. Layers between would have to take their permits in `call`.
-        Poll::Ready(Ok(()))
+impl IntakeLimits {
+    /// Answers a request of the API: checks its headers at once, and then receives its message and lets `serve` answer the call.
+    /// `rpc` is `None` if the API has no such rpc.
+    pub(super) fn answer<B, S, F>(
+        self: &Arc<Self>,
+        connection: Arc<Connection>,
+        rpc: Option<Rpc>,
+        mut request: Request<B>,
+        serve: S,
+    ) -> impl Future<Output = Response<ResponseBody>> + use<B, S, F>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        S: FnOnce(Rpc, Request<Full<Bytes>>) -> F,
+        F: Future<Output = Response<Body>>,
+    {
+        // Not in the future: the refusal of a caller can end the connection, and its next request must see that.
+        let (accepted, place) = match self.accept(&connection, rpc, &mut request) {
+            Ok((accepted, place)) => (Ok(accepted), Some(place)),
+            Err(status) => (Err(status), None),
+        };
+        let (head, body) = request.into_parts();
+        let (limits, caller) = (self.clone(), connection.clone());
+        let call = async move {
+            let Accepted { rpc, source } = accepted?;
+            let importance = importance_of(rpc);
+            let received = limits.message(&caller, &source, importance, body).await?;
+            // The message is charged, and the call is tracked, until the call has its response.
+            let Message { body, charge } = limits.check(rpc, received, &source)?;
+            let tracked = limits.calls.token();
+            if limits.guard.is_none() && !caller.account.is_trusted() {
+                caller.account.trust();
+            }
+            let response = serve(rpc, Request::from_parts(head, Full::new(body))).await;
+            drop((charge, tracked));
+            Ok((response, importance))
+        };
+        catch_call(call).map(move |answered| {
+            let answered = answered.unwrap_or_else(|| Err(Error::Internal.into()));
+            let refused = |status: Status| (status.into_http(), Importance::Other);
+            let (response, importance) = answered.unwrap_or_else(refused);
+            let mut response = ResponseBody::wrap(response, connection, importance);
+            if let Some(place) = place {
+                response.body_mut().keep_place(place);
+            }
+            response
+        })
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        let (place, state) = match self.accept(&mut request) {
-            Ok((rpc, place)) => {
-                let request = Some(request);
-                (Some(place), State::Arriving { rpc, request })
-            }
-            Err(status) => {
-                let status = Some(status);
-                (None, State::Refused { status })
-            }
-        };
-        IntakeFuture {
-            intake: self.clone(),
-            place,
-            state,
-        }
-    }
-}
-
-impl<S> Intake<S> {
-    /// Checks the headers of a request. Returns its rpc, and its place among the open streams.
-    fn accept<B>(&self, request: &mut http::Request<B>) -> Result<(Rpc, Held), Status> {
-        let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
-            return Err(status::rpc_unknown(request.uri().path()));
-        };
-        if let Some(guard) = &self.limits.guard {
-            guard.admit(&self.connection, rpc, request)?;
+    /// Checks the headers of a request. Returns its place among the open streams too.
+    fn accept<B>(
+        &self,
+        connection: &Connection,
+        rpc: Option<Rpc>,
+        request: &mut Request<B>,
+    ) -> Result<(Accepted, Held), Status> {
+        let rpc = rpc.ok_or_else(|| status::rpc_unknown(request.uri().path()))?;
+        if let Some(guard) = &self.guard {
+            guard.admit(connection, rpc, request)?;
         }
         let caller = request.extensions().get::<Caller>();
-        let account = &self.connection.account;
+        let account = &connection.account;
         let source = caller.and_then(|caller| {
             let identity = &caller.identity;
             account.log_in(&identity.name, identity.source.as_ref());
@@ -106,169 +116,35 @@ impl<S> Intake<S> {
         });
         check_encoding(request)?;
         let source = source.unwrap_or(&account.source).clone();
-        let budgets = self.limits.broker.budgets();
+        let budgets = self.broker.budgets();
         let place = budgets.open_streams.take_place(Some(source.clone()));
         let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
-        request.extensions_mut().insert(source);
-        Ok((rpc, place))
+        request.extensions_mut().insert(source.clone());
+        Ok((Accepted { rpc, source }, place))
     }
 
-    /// Charges the bytes of a message that has arrived in one part. Its length is checked with its shape.
-    fn check_length(&self, body: Bytes, source: &Arc<CallSource>) -> Result<Message, Status> {
-        read_message::check_header(&body, self.limits.max_message_bytes)?;
-        let charge = self.limits.charge(source);
-        Ok(Message { body, charge })
-    }
-
-    fn answer(&self, status: Status) -> http::Response<ResponseBody> {
-        let connection = self.connection.clone();
-        ResponseBody::wrap(status.into_http(), connection, Importance::Other)
-    }
-}
-
-pin_project! {
-    pub(super) struct IntakeFuture<S: Service<http::Request<Full<Bytes>>>, B> {
-        intake: Intake<S>,
-        // The place of the stream. It goes with the response.
-        place: Option<Held>,
-        #[pin]
-        state: State<S::Future, B>,
-    }
-}
-
-pin_project! {
-    #[project = StateProjection]
-    enum State<F, B> {
-        /// The headers are refused. The body is not read.
-        Refused { status: Option<Status> },
-        /// The body has not been looked at.
-        Arriving { rpc: Rpc, request: Option<http::Request<B>> },
-        /// The body arrives in several parts.
-        Reading {
-            rpc: Rpc,
-            head: Option<http::request::Parts>,
-            message: BoxFuture<'static, Result<Message, Status>>,
-        },
-        /// The call runs. Its request counts until then.
-        Calling {
-            #[pin]
-            response: F,
-            importance: Importance,
-            charge: Held,
-            call: TaskTrackerToken,
-        },
-    }
-}
-
-impl<S, B> Future for IntakeFuture<S, B>
-where
-    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-{
-    type Output = BodyResult;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<BodyResult> {
-        let call = self.as_mut();
-        let Some(response) = catch(|| call.poll_call(context)) else {
-            // What has panicked is not run again.
-            self.as_mut()
-                .project()
-                .state
-                .set(State::Refused { status: None });
-            let status = crate::broker::Error::Internal.into();
-            return Poll::Ready(Ok(self.intake.answer(status)));
-        };
-        let mut response = std::task::ready!(response);
-        if let Some(place) = self.project().place.take() {
-            response.body_mut().keep_place(place);
-        }
-        Poll::Ready(Ok(response))
-    }
-}
-
-impl<S, B> IntakeFuture<S, B>
-where
-    S: Service<http::Request<Full<Bytes>>, Response = http::Response<Body>, Error = Infallible>,
-    B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
-{
-    fn poll_call(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<http::Response<ResponseBody>> {
-        let mut this = self.project();
-        loop {
-            let (rpc, head, message) = match this.state.as_mut().project() {
-                StateProjection::Refused { status } => {
-                    let Some(status) = status.take() else {
-                        return Poll::Pending;
-                    };
-                    return Poll::Ready(this.intake.answer(status));
-                }
-                StateProjection::Arriving { rpc, request } => {
-                    let rpc = *rpc;
-                    // The state is left below, so there is a request.
-                    let Some(request) = request.take() else {
-                        return Poll::Pending;
-                    };
-                    let (head, mut body) = request.into_parts();
-                    let source = source_of(&head, &this.intake.connection);
-                    let first = poll_data(&mut body, context);
-                    let arrived = first.as_ref().map_or(0, Bytes::len);
-                    this.intake.connection.count_request_bytes(arrived);
-                    if let Some(bytes) = &first
-                        && body.is_end_stream()
-                    {
-                        let message = this.intake.check_length(bytes.clone(), source);
-                        (rpc, head, message)
-                    } else {
-                        let limits = this.intake.limits.clone();
-                        let connection = this.intake.connection.clone();
-                        let (source, importance) = (source.clone(), importance_of(rpc));
-                        let message = limits.receive(connection, source, importance, body, first);
-                        this.state.set(State::Reading {
-                            rpc,
-                            head: Some(head),
-                            message: Box::pin(message),
-                        });
-                        continue;
-                    }
-                }
-                StateProjection::Reading { rpc, head, message } => {
-                    let message = std::task::ready!(message.as_mut().poll(context));
-                    let Some(head) = head.take() else {
-                        return Poll::Pending;
-                    };
-                    (*rpc, head, message)
-                }
-                StateProjection::Calling {
-                    response,
-                    importance,
-                    ..
-                } => {
-                    let Ok(response) = std::task::ready!(response.poll(context));
-                    let connection = this.intake.connection.clone();
-                    return Poll::Ready(ResponseBody::wrap(response, connection, *importance));
-                }
-            };
-            let limits = &this.intake.limits;
-            let source = source_of(&head, &this.intake.connection);
-            let checked = message.and_then(|message| limits.check(rpc, message, source));
-            let Message { body, charge } = match checked {
-                Ok(message) => message,
-                Err(status) => return Poll::Ready(this.intake.answer(status)),
-            };
-            if limits.guard.is_none() && !this.intake.connection.account.is_trusted() {
-                this.intake.connection.account.trust();
+    /// Receives a message. One that is there completely takes no place among the incomplete requests, and is not copied.
+    async fn message<B>(
+        &self,
+        connection: &Connection,
+        source: &Arc<CallSource>,
+        importance: Importance,
+        mut body: B,
+    ) -> Result<Message, Status>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+    {
+        let first = poll_fn(|context| Poll::Ready(poll_data(&mut body, context))).await;
+        connection.count_request_bytes(first.as_ref().map_or(0, Bytes::len));
+        match first {
+            Some(body_bytes) if body.is_end_stream() => {
+                // Its length is checked with its shape.
+                read_message::check_header(&body_bytes, self.max_message_bytes)?;
+                let (body, charge) = (body_bytes, self.charge(source));
+                Ok(Message { body, charge })
             }
-            let call = limits.calls.token();
-            let request = http::Request::from_parts(head, Full::new(body));
-            let response = this.intake.inner.call(request);
-            this.state.set(State::Calling {
-                response,
-                importance: importance_of(rpc),
-                charge,
-                call,
-            });
+            // Boxed, so that the calls of all other requests are smaller.
+            first => Box::pin(self.receive(connection, source, importance, &mut body, first)).await,
         }
     }
 }
@@ -297,7 +173,7 @@ pub(in crate::grpc) fn check_parts(
 }
 
 /// Refuses a compressed request by its headers.
-fn check_encoding<B>(request: &http::Request<B>) -> Result<(), Status> {
+fn check_encoding<B>(request: &Request<B>) -> Result<(), Status> {
     match request.headers().get("grpc-encoding") {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());
@@ -346,15 +222,6 @@ impl IntakeLimits {
         }
         Ok(message)
     }
-}
-
-/// Returns the caller of an accepted request.
-fn source_of<'a>(
-    head: &'a http::request::Parts,
-    connection: &'a Connection,
-) -> &'a Arc<CallSource> {
-    let source = head.extensions.get::<Arc<CallSource>>();
-    source.unwrap_or(&connection.account.source)
 }
 
 /// Returns whether a call may use the bytes that are reserved for calls that end or extend leases.

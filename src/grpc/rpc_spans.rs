@@ -4,18 +4,14 @@
 //! workers that wait would fill a trace view with calls in which nothing happened.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use lease_broker_model::sampling::Sampler;
 use lease_broker_model::trace_context::{Span, TraceContext};
-use tokio::task::futures::TaskLocalFuture;
 use tonic::{Code, Status};
-use tower::Service;
 
-use super::answered::{AnsweredFuture, RunningCall};
 use super::call_metrics::{CallMetrics, code_index, code_name, error_type};
-use crate::call_trace::{self, CallTrace, RecordedCall};
+use crate::call_trace::{CallTrace, RecordedCall};
 use crate::security::Rpc;
 use crate::span::attribute;
 use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
@@ -24,20 +20,12 @@ use crate::span::{AttributeValue, FinishedSpan, SpanKind, SpanLink, Spans};
 #[derive(Clone, Copy)]
 pub(super) struct NoLeases;
 
-/// A service whose calls have spans.
-#[derive(Clone)]
-pub(super) struct TracedService<S> {
-    pub(super) inner: S,
-    pub(super) spans: CallSpans,
-}
-
 /// Decides which calls have a span, and begins it.
-#[derive(Clone)]
 pub(super) struct CallSpans {
     spans: Spans,
     sampler: Sampler,
     /// The names of the API's methods, and last the name of all others.
-    methods: Arc<[String]>,
+    methods: Vec<String>,
 }
 
 impl CallSpans {
@@ -45,12 +33,28 @@ impl CallSpans {
         Self {
             spans,
             sampler,
-            methods: CallMetrics::method_names().into(),
+            methods: CallMetrics::method_names(),
         }
     }
 
-    /// Begins the span of a call. `None`: the call is not recorded.
-    fn begin(&self, parent: Option<TraceContext>, rpc: Option<Rpc>) -> Option<Recording> {
+    /// Begins the span of a call, unless the call is not recorded. Returns the place of the call in a trace too, if it has one.
+    pub(super) fn begin<B>(
+        &self,
+        rpc: Option<Rpc>,
+        request: &mut http::Request<B>,
+    ) -> (Option<Recording>, Option<CallTrace>) {
+        let parent = request.headers().get("traceparent");
+        let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
+        let Some(recording) = self.record(rpc, parent) else {
+            return (None, parent.map(|parent| CallTrace::Caller(parent.span)));
+        };
+        let call = &recording.call;
+        request.extensions_mut().insert(call.clone());
+        let trace = CallTrace::Recorded(call.clone());
+        (Some(recording), Some(trace))
+    }
+
+    fn record(&self, rpc: Option<Rpc>, parent: Option<TraceContext>) -> Option<Recording> {
         if !self.spans.are_wanted() {
             return None;
         }
@@ -73,36 +77,6 @@ impl CallSpans {
     }
 }
 
-impl<S, B, R> Service<http::Request<B>> for TracedService<S>
-where
-    S: Service<http::Request<B>, Response = http::Response<R>>,
-{
-    type Response = http::Response<R>;
-    type Error = S::Error;
-    type Future = AnsweredFuture<TaskLocalFuture<Option<CallTrace>, S::Future>, Recording>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        let parent = request.headers().get("traceparent");
-        let parent = parent.and_then(|text| TraceContext::parse(text.to_str().ok()?));
-        let recording = self
-            .spans
-            .begin(parent, request.extensions().get::<Rpc>().copied());
-        let call = match &recording {
-            Some(recording) => {
-                request.extensions_mut().insert(recording.call.clone());
-                Some(CallTrace::Recorded(recording.call.clone()))
-            }
-            None => parent.map(|parent| CallTrace::Caller(parent.span)),
-        };
-        let response = call_trace::in_call(call, self.inner.call(request));
-        AnsweredFuture::new(response, recording)
-    }
-}
-
 /// The span of a running call. When it is dropped before its response, the call was cancelled by its caller.
 pub(super) struct Recording {
     spans: Spans,
@@ -114,16 +88,14 @@ pub(super) struct Recording {
     code: Option<Code>,
 }
 
-impl RunningCall for Recording {
+impl Recording {
     /// Ends the span. Only a failed call has its status in the headers of the response.
-    fn end<B>(mut self, response: &http::Response<B>) {
+    pub(super) fn end<B>(mut self, response: &http::Response<B>) {
         let status = Status::from_header_map(response.headers());
         let has_no_leases = response.extensions().get::<NoLeases>().is_some();
         self.code = (!has_no_leases).then(|| status.map_or(Code::Ok, |status| status.code()));
     }
-}
 
-impl Recording {
     /// Returns links to the statements that served this call and whose spans are children of other calls.
     fn links(&self) -> Vec<SpanLink> {
         let statements = self.call.take_statements().into_iter();

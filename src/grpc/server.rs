@@ -1,4 +1,4 @@
-//! The server: its services and layers, how it starts and how it drains.
+//! The server: its services, how it starts and how it drains.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,19 +11,17 @@ use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 use tower::BoxError;
 
+use super::answers::Answers;
 use super::api::Api;
 use super::call_metrics::CallMetrics;
 use super::caller::Checks;
-use super::connections::{Connection, Connections, MakeService};
+use super::connections::Connections;
 use super::guard::Guard;
 use super::health;
-use super::intake::{Incomplete, Intake, IntakeLimits};
-use super::measured::MeasuredService;
-use super::router::Router;
-use super::rpc_spans::{CallSpans, TracedService};
+use super::intake::{Incomplete, IntakeLimits};
+use super::rpc_spans::CallSpans;
 use super::service::Service;
 use super::standard_services::{MAX_MESSAGE_BYTES, StandardServices};
-use super::tonic_errors::{ErrorService, with_api_errors};
 use crate::broker::Broker;
 use crate::config::{self, Config, Reflection};
 use crate::security::Security;
@@ -135,21 +133,21 @@ pub fn serve_observed(
     let routes = Routes::new(health_service)
         .add_service(v1.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(v1alpha.max_decoding_message_size(MAX_MESSAGE_BYTES));
-    let services = Services {
-        api: with_api_errors(api),
+    let answers = Answers {
+        api,
         metrics: observers.metrics,
         spans: CallSpans::new(observers.spans, observers.sampler),
-        standard: Arc::new(StandardServices {
+        standard: StandardServices {
             routes: routes.prepare(),
             intake: intake.clone(),
             response_timeout: settings.response_timeout,
             has_reflection: settings.reflection == Reflection::On,
-        }),
+        },
         intake,
         response_timeout: settings.response_timeout,
     };
     let accepting = Connections::new(
-        services,
+        Arc::new(answers),
         (broker.budgets().clone(), broker.ledger().clone()),
         settings,
         tls,
@@ -173,40 +171,6 @@ pub fn serve_observed(
         settings: settings.clone(),
         broker,
     })
-}
-
-/// Creates the services of a connection.
-struct Services {
-    api: ErrorService<Api>,
-    metrics: Arc<CallMetrics>,
-    spans: CallSpans,
-    standard: Arc<StandardServices>,
-    intake: Arc<IntakeLimits>,
-    response_timeout: Duration,
-}
-
-impl MakeService for Services {
-    type Service = Router<MeasuredService<TracedService<Intake<ErrorService<Api>>>>>;
-
-    fn service(&self, connection: Arc<Connection>) -> Self::Service {
-        let intake = Intake {
-            inner: self.api.clone(),
-            limits: self.intake.clone(),
-            connection: connection.clone(),
-        };
-        Router {
-            api: MeasuredService {
-                inner: TracedService {
-                    inner: intake,
-                    spans: self.spans.clone(),
-                },
-                metrics: self.metrics.clone(),
-            },
-            standard: self.standard.clone(),
-            connection,
-            response_timeout: self.response_timeout,
-        }
-    }
 }
 
 impl RunningServer {

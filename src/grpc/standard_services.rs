@@ -58,16 +58,17 @@ impl StandardServices {
 
     /// Answers a request.
     pub(super) async fn answer(
-        self: Arc<Self>,
+        &self,
         rpc: StandardRpc,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
+        connection: &Arc<Connection>,
     ) -> Response<ResponseBody> {
         let answer = match rpc {
-            StandardRpc::Check => self.check(request, &connection).await,
-            StandardRpc::Watch => self.watch(request, &connection).await,
-            StandardRpc::Reflection => self.reflect(request, &connection).await,
+            StandardRpc::Check => self.check(request, connection).await,
+            StandardRpc::Watch => self.watch(request, connection).await,
+            StandardRpc::Reflection => self.reflect(request, connection).await,
         };
+        let connection = connection.clone();
         match answer {
             Err(status) => ResponseBody::wrap(status.into_http(), connection, Importance::Other),
             Ok((response, place)) => {
@@ -92,7 +93,7 @@ impl StandardServices {
         let place = budget.take_place(Some(connection.account.source.clone()));
         let place =
             place.ok_or_else(|| Status::unavailable("too many health checks are running"))?;
-        let request = self.receive(request, connection.clone()).await?;
+        let request = self.receive(request, connection).await?;
         connection.limit_response(self.response_timeout);
         Ok((self.route(request).await, place))
     }
@@ -108,7 +109,7 @@ impl StandardServices {
         let place = budget.take_place(Some(connection.account.source.clone()));
         let place =
             place.ok_or_else(|| Status::unimplemented("too many clients watch the health"))?;
-        let request = self.receive(request, connection.clone()).await?;
+        let request = self.receive(request, connection).await?;
         let is_first = !connection.has_watcher.swap(true, Ordering::AcqRel);
         if !is_first && !connection.account.is_proxy {
             return Err(Status::unimplemented(
@@ -145,11 +146,12 @@ impl StandardServices {
     async fn receive(
         &self,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
+        connection: &Connection,
     ) -> Result<Request<Body>, Status> {
         let (head, body) = request.into_parts();
-        let limits = self.intake.clone();
-        let message = limits.receive_small(connection, body, MAX_MESSAGE_BYTES);
+        let message = self
+            .intake
+            .receive_small(connection, body, MAX_MESSAGE_BYTES);
         let body = Body::new(Full::new(message.await?));
         Ok(Request::from_parts(head, body))
     }

@@ -1,29 +1,32 @@
 //! Serves one connection until it ends, is too old, or the server stops.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::connection_counts::RefusedConnection;
+use super::Connections;
 use super::connection::{Connection, Stream};
 use super::lifetime::{Activity, Lifetime, Step};
 use super::streams::Streams;
 use super::tls_port::TlsPort;
 use super::turn_io::TurnIo;
-use super::{Connections, MakeService};
 use crate::broker::OpenAccount;
 
 /// The time in which a client that has read the end of its connection closes it too.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-impl<M: MakeService> Connections<M> {
+impl Connections {
     /// Makes the TLS handshake of a connection. Returns `None` if it failed, or if the server stops.
     pub(super) async fn shake_hands(
         &self,
@@ -68,7 +71,10 @@ impl<M: MakeService> Connections<M> {
     ) {
         let (mut streams, executor, allowance) = Streams::new(connection.clone());
         let (io, turn_end) = TurnIo::new(stream, allowance);
-        let service = self.services.service(connection.clone());
+        let service = service_fn(|request| {
+            let answer = self.answers.answer(&connection, request);
+            answer.map(Ok::<_, Infallible>)
+        });
         let builder = self.http(executor);
         let mut http = pin!(builder.serve_connection(TokioIo::new(io), service));
         let (mut lifetime, first_look) = Lifetime::new(self.limits, accepted_at);

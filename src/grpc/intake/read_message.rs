@@ -24,20 +24,20 @@ impl IntakeLimits {
     /// Receives the rest of a call's request, which has a place among the incomplete requests until then. `first`: the part that
     /// has been read.
     pub(super) async fn receive<B>(
-        self: Arc<Self>,
-        connection: Arc<Connection>,
-        source: Arc<CallSource>,
+        &self,
+        connection: &Connection,
+        source: &Arc<CallSource>,
         importance: Importance,
-        body: B,
+        body: &mut B,
         first: Option<Bytes>,
     ) -> Result<Message, Status>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let refuse = || self.broker.budgets().refuse("incomplete_requests");
-        let place = self.incomplete.take(&source).ok_or_else(refuse)?;
+        let place = self.incomplete.take(source).ok_or_else(refuse)?;
         let limits = (self.max_message_bytes, importance);
-        let charge = self.charge(&source);
+        let charge = self.charge(source);
         tokio::select! {
             biased;
             message = self.read(connection, charge, body, first, limits) => message,
@@ -47,9 +47,9 @@ impl IntakeLimits {
 
     /// Receives a whole request of a standard service.
     pub(in crate::grpc) async fn receive_small<B>(
-        self: Arc<Self>,
-        connection: Arc<Connection>,
-        body: B,
+        &self,
+        connection: &Connection,
+        mut body: B,
         max_message_bytes: usize,
     ) -> Result<Bytes, Status>
     where
@@ -57,7 +57,9 @@ impl IntakeLimits {
     {
         let limits = (max_message_bytes, Importance::Other);
         let charge = self.charge(&connection.account.source);
-        let message = self.read(connection, charge, body, None, limits).await?;
+        let message = self
+            .read(connection, charge, &mut body, None, limits)
+            .await?;
         whole_message(&message.body)?;
         Ok(message.body)
     }
@@ -65,9 +67,9 @@ impl IntakeLimits {
     /// Reads the rest of a message, and charges its bytes. `first`: the part that has been read.
     async fn read<B>(
         &self,
-        connection: Arc<Connection>,
+        connection: &Connection,
         charge: Held,
-        mut body: B,
+        body: &mut B,
         first: Option<Bytes>,
         limits: (usize, Importance),
     ) -> Result<Message, Status>
@@ -75,13 +77,13 @@ impl IntakeLimits {
         B: http_body::Body<Data = Bytes> + Unpin,
     {
         let read = async {
-            let read = self.read_all(&connection, charge, &mut body, first, limits);
+            let read = self.read_all(connection, charge, body, first, limits);
             let message = read.await;
             if let Err(status) = &message {
                 if status.code() == Code::Cancelled {
                     connection.count_cut_request();
                 }
-                let dropping = drop_rest(&connection, &mut body);
+                let dropping = drop_rest(connection, body);
                 let _ = tokio::time::timeout(MAX_DROP_TIME, dropping).await;
             }
             message

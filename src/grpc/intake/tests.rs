@@ -1,7 +1,5 @@
 //! A call that panics.
 
-use http::{Request, Response};
-use http_body_util::Full;
 use lease_broker_store::sqlite::{SqliteStore, system_clock};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,30 +10,9 @@ use crate::config::Sources;
 
 const BUG: &str = "/bug";
 
-/// Answers calls, and panics at one path.
-#[derive(Clone)]
-struct Handlers;
-
-impl Service<Request<Full<Bytes>>> for Handlers {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        Box::pin(async move {
-            assert_ne!(request.uri().path(), BUG, "a bug");
-            Ok(Response::new(Body::empty()))
-        })
-    }
-}
-
 /// Builds a whole request.
 fn request(path: &str) -> Request<Full<Bytes>> {
-    let request = Request::post(path).extension(Rpc::Heartbeat);
+    let request = Request::post(path);
     let empty_message = Full::new(Bytes::from_static(&[0; 5]));
     request.body(empty_message).expect("a request")
 }
@@ -57,15 +34,21 @@ async fn panic_answers_internal_and_leaves_the_other_calls() {
         stop: CancellationToken::new(),
     });
     let connection = Connection::of_test(false);
-    let mut intake = Intake {
-        inner: Handlers,
-        limits: limits.clone(),
-        connection: connection.clone(),
+    let serve = async |_, request: Request<Full<Bytes>>| {
+        assert_ne!(request.uri().path(), BUG, "a bug");
+        Response::new(Body::empty())
     };
-    let (before, bug) = (intake.call(request("/a")), intake.call(request(BUG)));
-    let answers = [bug.await, before.await, intake.call(request("/b")).await];
+    let call = |path| {
+        limits.answer(
+            connection.clone(),
+            Some(Rpc::Heartbeat),
+            request(path),
+            serve,
+        )
+    };
+    let (before, bug) = (call("/a"), call(BUG));
+    let answers = [bug.await, before.await, call("/b").await];
     let codes = answers.map(|answer| {
-        let Ok(answer) = answer;
         let status = Status::from_header_map(answer.headers());
         status.map_or(tonic::Code::Ok, |status| status.code())
     });
