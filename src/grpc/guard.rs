@@ -28,16 +28,19 @@ impl Guard {
     }
 
     /// Ends the open connections of callers that have lost a right, at each change of the rules, until `stop` is cancelled.
-    pub(super) async fn end_lost_connections(
+    pub(super) fn end_lost_connections(
         self: Arc<Self>,
         open: Arc<OpenConnections>,
         stop: CancellationToken,
-    ) {
+    ) -> impl Future<Output = ()> {
+        // Now, so that a change is seen that comes before the task runs.
         let mut changes = self.access.changes();
-        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
-            let (this, open) = (self.clone(), open.all());
-            // It verifies the signature of every known token.
-            let _ = tokio::task::spawn_blocking(move || this.check(open)).await;
+        async move {
+            while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+                let (this, open) = (self.clone(), open.all());
+                // It verifies the signature of every known token.
+                let _ = tokio::task::spawn_blocking(move || this.check(open)).await;
+            }
         }
     }
 

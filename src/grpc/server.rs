@@ -71,7 +71,10 @@ pub fn serve(
         sampler: Sampler::default(),
     };
     let security = Security::open(config)?;
-    serve_observed(listener, broker, config, security, observers)
+    let server = serve_observed(listener, broker, config, security.clone(), observers)?;
+    let stop = server.cut.clone();
+    tokio::spawn(stop.run_until_cancelled_owned(security.watch_files()));
+    Ok(server)
 }
 
 /// The receivers of a server's reports about its calls.
@@ -84,7 +87,7 @@ pub struct CallObservers {
     pub sampler: Sampler,
 }
 
-/// Does the same as [`serve`] with files that have been read, and reports the calls.
+/// Does the same as [`serve`] with files that have been read and are watched by the caller, and reports the calls.
 ///
 /// # Errors
 /// The same as [`serve`].
@@ -108,13 +111,10 @@ pub fn serve_observed(
     };
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
-    let tls = security.tls.clone();
-    let guard = security.access.clone();
-    let guard = guard.map(|access| Arc::new(Guard::new(access)));
+    let guard = security.access.map(|access| Arc::new(Guard::new(access)));
     let checks = Checks {
         needs_caller: guard.is_some(),
     };
-    tokio::spawn(security.watch_files(cut.clone()));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard: guard.clone(),
@@ -152,7 +152,7 @@ pub fn serve_observed(
         services,
         (broker.budgets().clone(), broker.ledger().clone()),
         settings,
-        tls,
+        security.tls,
         stop.clone(),
         cut.clone(),
         connections.clone(),
