@@ -57,6 +57,7 @@ pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit};
 pub use self::issuer::KeyCounts;
 pub use self::login::Login;
+pub(crate) use self::rights::rpcs;
 pub use self::rights::{Rights, Rpc, RpcService};
 pub use self::rules::Rules;
 pub(crate) use self::shown_certificate::ShownCertificate;

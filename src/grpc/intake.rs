@@ -36,6 +36,7 @@ pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
+pub(super) use self::shape::decodes;
 use super::caller::Caller;
 use super::caught::catch;
 use super::connections::Connection;

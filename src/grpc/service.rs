@@ -27,7 +27,7 @@ use super::response_body::Unsent;
 use super::rpc_spans::NoLeases;
 use super::status;
 use crate::broker::{Broker, ClaimRequest, Error, HeldBack, SettledAndClaimed, UndeliveredLeases};
-use crate::security::Rpc;
+use crate::security::{Rpc, rpcs};
 
 /// The API as tonic calls it.
 #[derive(Clone)]
@@ -227,9 +227,12 @@ impl LeaseService for Service {
     }
 }
 
-/// Writes the handlers of `AdminService`. An rpc of the list runs the method of [`AdminApi`] that has its name.
+/// Writes the handlers of `AdminService`. Each runs the method of [`AdminApi`] that has its name, except the first one.
 macro_rules! admin_service {
-    ($($rpc:ident($request:ident) -> $response:ident;)*) => {
+    (Leases { $($leases:tt)* } Admin {
+        #[$cancel:meta] CancelLeases cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse $needed:tt;
+        $($(#[$doc:meta])* $rpc:ident $method:ident($request:ident) -> $response:ident $roles:tt;)*
+    }) => {
         #[tonic::async_trait]
         impl AdminService for Service {
             async fn cancel_leases(
@@ -239,12 +242,12 @@ macro_rules! admin_service {
                 self.cancel(request).await
             }
 
-            $(async fn $rpc(
+            $(async fn $method(
                 &self,
                 request: Request<proto::$request>,
             ) -> RpcResult<proto::$response> {
                 self.operate(request, async |admin, caller, request| {
-                    admin.$rpc(caller, request).await
+                    admin.$method(caller, request).await
                 })
                 .await
             })*
@@ -252,23 +255,7 @@ macro_rules! admin_service {
     };
 }
 
-admin_service! {
-    list_queues(ListQueuesRequest) -> ListQueuesResponse;
-    list_items(ListItemsRequest) -> ListItemsResponse;
-    get_item(GetItemRequest) -> GetItemResponse;
-    pause_queue(PauseQueueRequest) -> PauseQueueResponse;
-    resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
-    set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
-    list_groups(ListGroupsRequest) -> ListGroupsResponse;
-    pause_group(PauseGroupRequest) -> PauseGroupResponse;
-    resume_group(ResumeGroupRequest) -> ResumeGroupResponse;
-    start_operation(StartOperationRequest) -> StartOperationResponse;
-    get_operation(GetOperationRequest) -> GetOperationResponse;
-    list_operations(ListOperationsRequest) -> ListOperationsResponse;
-    cancel_operation(CancelOperationRequest) -> CancelOperationResponse;
-    list_brokers(ListBrokersRequest) -> ListBrokersResponse;
-    drain_broker(DrainBrokerRequest) -> DrainBrokerResponse;
-}
+rpcs!(admin_service);
 
 /// The largest encoded result of a settlement that is not refused, in bytes.
 const RESULT_BYTES: usize = 16;
