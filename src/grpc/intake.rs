@@ -95,13 +95,12 @@ impl<S> Intake<S> {
         let Some(rpc) = request.extensions().get::<Rpc>().copied() else {
             return Err(status::rpc_unknown(request.uri().path()));
         };
-        if let Some(guard) = &self.limits.guard {
-            guard.admit(&self.connection, rpc, request)?;
-        }
-        let caller = request.extensions().get::<Caller>();
+        let caller = match &self.limits.guard {
+            Some(guard) => guard.admit(&self.connection, rpc, request.headers())?,
+            None => Caller::unrestricted(),
+        };
         let account = &self.connection.account;
-        let source = caller.and_then(|caller| {
-            let identity = &caller.identity;
+        let source = caller.identity().and_then(|identity| {
             account.log_in(&identity.name, identity.source.as_ref());
             identity.source.as_ref()
         });
@@ -111,6 +110,7 @@ impl<S> Intake<S> {
         let place = budgets.open_streams.take_place(Some(source.clone()));
         let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
         request.extensions_mut().insert(source);
+        request.extensions_mut().insert(caller);
         Ok((rpc, place))
     }
 

@@ -13,7 +13,6 @@ use tower::BoxError;
 
 use super::api::Api;
 use super::call_metrics::CallMetrics;
-use super::caller::Checks;
 use super::connections::{Connection, Connections, MakeService};
 use super::guard::Guard;
 use super::health;
@@ -112,9 +111,6 @@ pub fn serve_observed(
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
     let guard = security.access.map(|access| Arc::new(Guard::new(access)));
-    let checks = Checks {
-        needs_caller: guard.is_some(),
-    };
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard: guard.clone(),
@@ -127,7 +123,6 @@ pub fn serve_observed(
     let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
-        checks,
         max_message_bytes: settings.max_message_bytes,
     };
     let api = Api::new(service, settings.max_message_bytes);

@@ -13,7 +13,7 @@ use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::command_error::CommandError;
 use crate::cli::config_args::unknown_queue;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::rpcs;
 
 /// The service, or the database.
@@ -30,7 +30,7 @@ pub(super) enum Admin {
 pub(super) struct Database {
     api: AdminApi,
     operator: Arc<Operator>,
-    caller: AdminCaller,
+    caller: Caller,
 }
 
 impl Database {
@@ -39,7 +39,7 @@ impl Database {
         Self {
             api: AdminApi::new(operator.clone()),
             operator,
-            caller: AdminCaller::named(database_user()),
+            caller: Caller::named(database_user()),
         }
     }
 }
