@@ -50,7 +50,6 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::access::Lost;
 pub use self::access::{Access, Presented, Refusal, RefusalKind};
@@ -58,6 +57,7 @@ pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit};
 pub use self::issuer::KeyCounts;
 pub use self::login::Login;
+pub(crate) use self::rights::rpcs;
 pub use self::rights::{Rights, Rpc, RpcService};
 pub use self::rules::Rules;
 pub(crate) use self::shown_certificate::ShownCertificate;
@@ -70,7 +70,7 @@ use crate::config::Config;
 /// The interval at which files are read again.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 
-/// TLS and access control of one server. Both are `None` by default: plain text, and every caller may do everything.
+/// TLS and access control of the process. Both are `None` by default: plain text, and every caller may do everything.
 #[derive(Clone, Default)]
 pub struct Security {
     /// TLS on the gRPC port.
@@ -93,25 +93,15 @@ impl Security {
         })
     }
 
-    /// Does the same for a configuration that replaces the one of a running server. The settings of TLS must be the same.
-    ///
-    /// # Errors
-    /// As [`Self::open`] and [`Access::open_next`].
-    pub async fn open_next(config: &Config, running: Self) -> Result<Self, String> {
-        let Self { tls, access } = running;
-        let access = match (&config.auth, access) {
-            (None, _) => None,
-            (Some(auth), None) => Some(Access::open(auth)?),
-            (Some(auth), Some(former)) => Some(former.open_next(auth).await?),
-        };
-        Ok(Self {
-            tls,
-            access: access.map(Arc::new),
-        })
+    /// Replaces the identities, their roles and their limits. `None`: they have not changed.
+    pub(crate) fn replace_rules(&self, rules: Option<Rules>) {
+        if let (Some(access), Some(rules)) = (&self.access, rules) {
+            access.replace(rules);
+        }
     }
 
-    /// Reads the files again at intervals, and keeps the keys of the issuer, until `stop` is cancelled.
-    pub(crate) async fn watch_files(self, stop: CancellationToken) {
+    /// Reads the files again at intervals, and keeps the keys of the issuer. It does not end by itself.
+    pub(crate) async fn watch_files(self) {
         let keep_keys = async {
             if let Some(access) = &self.access {
                 access.keep_keys().await;
@@ -124,8 +114,7 @@ impl Security {
                 sleep(READ_INTERVAL).await;
             }
         };
-        stop.run_until_cancelled(async { tokio::join!(keep_keys, read_again) })
-            .await;
+        tokio::join!(keep_keys, read_again);
     }
 
     /// Reads the files, and fetches the keys of the issuer soon. [`Self::not_in_use`] then tells which files are not used as they are.
@@ -220,13 +209,11 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &tokens, FileType::Fifo, Mode::RWXU, 0).expect("made");
         write_certificate();
         let mut changes = security.tls.as_ref().expect("TLS").changes();
-        let stop = CancellationToken::new();
-        let watching = tokio::spawn(security.watch_files(stop.clone()));
+        let watching = tokio::spawn(security.watch_files());
         let read = tokio::time::timeout(2 * READ_INTERVAL, changes.changed()).await;
         // The blocked reader must end, because the runtime waits for it.
         drop(File::options().write(true).open(&tokens).expect("opened"));
-        stop.cancel();
-        watching.await.expect("stopped");
+        watching.abort();
         read.expect("in time").expect("the state has changed");
     }
 }

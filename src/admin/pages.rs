@@ -43,7 +43,7 @@ use self::events::{Live, LiveFeed};
 use self::live_page::LivePage;
 pub use self::sessions::Sessions;
 use super::state::AdminState;
-use crate::grpc::AdminCaller;
+use crate::grpc::Caller;
 
 /// The maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 16 << 10;
@@ -65,7 +65,7 @@ pub(super) fn routes(
         let state = read_from.clone();
         Box::pin(async move {
             let read = async move |api, caller| page.read(api, caller).await;
-            time_limit::read(calls::make(&state, AdminCaller::default(), read)).await
+            time_limit::read(calls::make(&state, Caller::unrestricted(), read)).await
         })
     });
     let live = Live {

@@ -18,6 +18,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::SignalKind;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use self::layers::{Drained, Layers, Parts};
@@ -34,7 +35,7 @@ use crate::broker::{Broker, LeaseOperations, Operation};
 use crate::config::{Change, Config, Flag, OtelVariables, StoreKind};
 use crate::logging::{self, Logging};
 use crate::process::{self, Pauses};
-use crate::security::{Access, Security, ServerTls, Tokens};
+use crate::security::{Security, Tokens};
 use crate::telemetry::{SpanCounters, Telemetry};
 
 /// Serve the configured queues over gRPC
@@ -133,9 +134,8 @@ impl Serve {
         log_otel_variables(&config.telemetry.otel_variables);
         // Opened before the store, so that it can report that the broker is starting.
         let started_broker = Arc::default();
-        let mut pages = Pages {
-            access: security.access.clone(),
-            tls: security.tls.clone(),
+        let pages = Pages {
+            security: security.clone(),
             sessions: Arc::default(),
         };
         let state = admin_state(
@@ -167,7 +167,8 @@ impl Serve {
             store,
             security,
         };
-        let mut layers = Layers::start(parts, telemetry, &listener, lease_operations)?;
+        let mut layers = Layers::start(parts, None, telemetry, &listener, lease_operations)?;
+        let _watch = AbortOnDropHandle::new(tokio::spawn(pages.security.clone().watch_files()));
         let _ = started_broker.set(layers.broker.clone());
         let address = layers.server.address();
         announce(&layers.config, &location, address, example.as_deref());
@@ -227,22 +228,17 @@ impl Serve {
                         match next {
                             Next::Running(config) => {
                                 layers.config = config;
-                                layers.replace_identities(rules);
+                                layers.security.replace_rules(rules);
                             }
                             Next::New(parts) => {
                                 let telemetry = start_telemetry(&parts.config, logging, process, &pauses, &parts.security)?;
-                                let new = Layers::start(parts, telemetry, &listener, lease_operations)?;
+                                let new = Layers::start(parts, rules, telemetry, &listener, lease_operations)?;
                                 if let Some(port) = &admin_port {
                                     let broker = Arc::new(OnceLock::from(new.broker.clone()));
-                                    pages.access.clone_from(&new.security.access);
-                                    pages.tls.clone_from(&new.security.tls);
                                     let state = admin_state(&new.config, &new.telemetry, &broker, logging, started, &pages);
                                     port.show(state);
                                 }
-                                let old = std::mem::replace(&mut layers, new);
-                                // Who has lost a right is not served by the former layers either.
-                                old.replace_identities(rules);
-                                former.spawn(old.give_way());
+                                former.spawn(std::mem::replace(&mut layers, new).give_way());
                             }
                         }
                         Ok(changes)
@@ -452,8 +448,7 @@ fn start_admin_port(
 
 /// The parts of the dashboard that outlive a configuration, and those who may see it.
 struct Pages {
-    access: Option<Arc<Access>>,
-    tls: Option<Arc<ServerTls>>,
+    security: Security,
     sessions: Arc<admin::Sessions>,
 }
 
@@ -468,8 +463,8 @@ fn admin_state(
 ) -> admin::AdminState {
     admin::AdminState {
         runtime: tokio::runtime::Handle::current(),
-        access: pages.access.clone(),
-        tls: pages.tls.clone().filter(|_| config.admin.tls),
+        access: pages.security.access.clone(),
+        tls: pages.security.tls.clone().filter(|_| config.admin.tls),
         token_header: config.admin.token_header.clone(),
         sessions: pages.sessions.clone(),
         allows_changes: config.admin.allows_changes(),

@@ -2,11 +2,9 @@
 
 mod api;
 mod audit;
-mod caller;
 mod groups;
 mod limits;
 mod messages;
 
 pub use self::api::AdminApi;
 pub(super) use self::audit::{audited, cancelled_keys};
-pub use self::caller::AdminCaller;

@@ -6,7 +6,7 @@ use lease_broker_proto as proto;
 use prost::Message as _;
 
 use super::deadline::parse_timeout;
-use super::intake::{MessageCounter, check_parts, check_request};
+use super::intake::{MessageCounter, check_parts, check_request, decodes};
 use super::messages;
 use crate::security::Rpc;
 
@@ -46,36 +46,6 @@ pub(crate) fn timeout(text: &str) {
     if let Some(timeout) = parse_timeout(text) {
         assert!(timeout.as_secs() <= 99_999_999 * 3_600, "{text}");
         assert!(text.len() <= 9 && text.is_ascii(), "{text}");
-    }
-}
-
-/// Decodes a message. Returns false if it cannot be decoded.
-pub(super) fn decodes(rpc: Rpc, message: &[u8]) -> bool {
-    match rpc {
-        Rpc::ClaimBatch => proto::ClaimBatchRequest::decode(message).is_ok(),
-        Rpc::Heartbeat => proto::HeartbeatRequest::decode(message).is_ok(),
-        Rpc::Complete => proto::CompleteRequest::decode(message).is_ok(),
-        Rpc::Fail => proto::FailRequest::decode(message).is_ok(),
-        Rpc::Release => proto::ReleaseRequest::decode(message).is_ok(),
-        Rpc::ReleaseClaims => proto::ReleaseClaimsRequest::decode(message).is_ok(),
-        Rpc::Wake => proto::WakeRequest::decode(message).is_ok(),
-        Rpc::Enqueue => proto::EnqueueRequest::decode(message).is_ok(),
-        Rpc::CancelLeases => proto::CancelLeasesRequest::decode(message).is_ok(),
-        Rpc::ListQueues => proto::ListQueuesRequest::decode(message).is_ok(),
-        Rpc::ListItems => proto::ListItemsRequest::decode(message).is_ok(),
-        Rpc::GetItem => proto::GetItemRequest::decode(message).is_ok(),
-        Rpc::PauseQueue => proto::PauseQueueRequest::decode(message).is_ok(),
-        Rpc::ResumeQueue => proto::ResumeQueueRequest::decode(message).is_ok(),
-        Rpc::SetQueueLimits => proto::SetQueueLimitsRequest::decode(message).is_ok(),
-        Rpc::ListGroups => proto::ListGroupsRequest::decode(message).is_ok(),
-        Rpc::PauseGroup => proto::PauseGroupRequest::decode(message).is_ok(),
-        Rpc::ResumeGroup => proto::ResumeGroupRequest::decode(message).is_ok(),
-        Rpc::StartOperation => proto::StartOperationRequest::decode(message).is_ok(),
-        Rpc::GetOperation => proto::GetOperationRequest::decode(message).is_ok(),
-        Rpc::ListOperations => proto::ListOperationsRequest::decode(message).is_ok(),
-        Rpc::CancelOperation => proto::CancelOperationRequest::decode(message).is_ok(),
-        Rpc::ListBrokers => proto::ListBrokersRequest::decode(message).is_ok(),
-        Rpc::DrainBroker => proto::DrainBrokerRequest::decode(message).is_ok(),
     }
 }
 

@@ -12,10 +12,10 @@ use lease_broker_model::text::log_field;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::caller::{Caller, denied, report_denied};
+use super::caller::Caller;
 use super::connections::{Connection, OpenConnections};
 use super::status;
-use crate::security::{Access, Lost, Presented, RefusalKind, Rpc};
+use crate::security::{Access, Identity, Lost, Presented, RefusalKind, Rpc};
 
 /// Checks the callers of a server.
 pub(super) struct Guard {
@@ -28,16 +28,19 @@ impl Guard {
     }
 
     /// Ends the open connections of callers that have lost a right, at each change of the rules, until `stop` is cancelled.
-    pub(super) async fn end_lost_connections(
+    pub(super) fn end_lost_connections(
         self: Arc<Self>,
         open: Arc<OpenConnections>,
         stop: CancellationToken,
-    ) {
+    ) -> impl Future<Output = ()> {
+        // Now, so that a change is seen that comes before the task runs.
         let mut changes = self.access.changes();
-        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
-            let (this, open) = (self.clone(), open.all());
-            // It verifies the signature of every known token.
-            let _ = tokio::task::spawn_blocking(move || this.check(open)).await;
+        async move {
+            while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+                let (this, open) = (self.clone(), open.all());
+                // It verifies the signature of every known token.
+                let _ = tokio::task::spawn_blocking(move || this.check(open)).await;
+            }
         }
     }
 
@@ -69,21 +72,17 @@ impl Guard {
     ///
     /// # Errors
     /// The status for the caller.
-    pub(super) fn admit<B>(
+    pub(super) fn admit(
         &self,
         connection: &Connection,
         rpc: Rpc,
-        request: &mut Request<B>,
-    ) -> Result<(), Status> {
-        let caller = self.caller(connection, request.headers(), rpc.name())?;
-        if !caller.identity.rights.allow_somewhere(rpc) {
-            return Err(denied(&caller, rpc, None));
-        }
-        if let Err(limit) = caller.identity.count_call() {
-            return Err(caller.over_limit(rpc, limit));
-        }
-        request.extensions_mut().insert(caller);
-        Ok(())
+        headers: &HeaderMap,
+    ) -> Result<Caller, Status> {
+        let identity = self.identity(connection, headers, rpc.name())?;
+        let caller = Caller::of(identity, connection.account.peer.ip());
+        caller.check_somewhere(rpc)?;
+        caller.count(rpc, Identity::count_call)?;
+        Ok(caller)
     }
 
     /// Admits a call of a service that callers with any role may use. Returns the source of the call.
@@ -96,31 +95,29 @@ impl Guard {
         request: &Request<B>,
     ) -> Result<Arc<CallSource>, Status> {
         let service = "ServerReflection";
-        let caller = self.caller(connection, request.headers(), service)?;
-        if caller.identity.rights.is_empty() {
-            report_denied(&caller, service, None);
+        let identity = self.identity(connection, request.headers(), service)?;
+        if identity.rights.is_empty() {
+            let caller = Caller::of(identity, connection.account.peer.ip());
+            caller.report_denied(service, None);
             return Err(status::any_role_missing(service));
         }
-        let source = caller.identity.source.as_ref();
+        let source = identity.source.as_ref();
         Ok(source.unwrap_or(&connection.account.source).clone())
     }
 
-    fn caller(
+    fn identity(
         &self,
         connection: &Connection,
         headers: &HeaderMap,
         rpc: &str,
-    ) -> Result<Caller, Status> {
+    ) -> Result<Arc<Identity>, Status> {
         let peer = connection.account.peer.ip();
         let address = (!connection.account.is_proxy).then_some(peer);
         let identity = self
             .access
             .identify(&connection.login, address, presented(headers));
         let refusal = match identity {
-            Ok(identity) => {
-                let address = peer;
-                return Ok(Caller { identity, address });
-            }
+            Ok(identity) => return Ok(identity),
             Err(refusal) => refusal,
         };
         let rpc = &*log_field(rpc);

@@ -34,6 +34,7 @@ pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
 use self::limits::Message;
 pub(super) use self::message_counter::MessageCounter;
+pub(super) use self::shape::decodes;
 use super::caller::Caller;
 use super::caught::catch_call;
 use super::connections::Connection;
@@ -104,13 +105,12 @@ impl IntakeLimits {
         request: &mut Request<B>,
     ) -> Result<(Accepted, Held), Status> {
         let rpc = rpc.ok_or_else(|| status::rpc_unknown(request.uri().path()))?;
-        if let Some(guard) = &self.guard {
-            guard.admit(connection, rpc, request)?;
-        }
-        let caller = request.extensions().get::<Caller>();
+        let caller = match &self.guard {
+            Some(guard) => guard.admit(connection, rpc, request.headers())?,
+            None => Caller::unrestricted(),
+        };
         let account = &connection.account;
-        let source = caller.and_then(|caller| {
-            let identity = &caller.identity;
+        let source = caller.identity().and_then(|identity| {
             account.log_in(&identity.name, identity.source.as_ref());
             identity.source.as_ref()
         });
@@ -120,6 +120,7 @@ impl IntakeLimits {
         let place = budgets.open_streams.take_place(Some(source.clone()));
         let place = place.ok_or_else(|| budgets.refuse("open_streams"))?;
         request.extensions_mut().insert(source.clone());
+        request.extensions_mut().insert(caller);
         Ok((Accepted { rpc, source }, place))
     }
 

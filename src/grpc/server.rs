@@ -14,7 +14,6 @@ use tower::BoxError;
 use super::answers::Answers;
 use super::api::Api;
 use super::call_metrics::CallMetrics;
-use super::caller::Checks;
 use super::connections::Connections;
 use super::guard::Guard;
 use super::health;
@@ -69,7 +68,10 @@ pub fn serve(
         sampler: Sampler::default(),
     };
     let security = Security::open(config)?;
-    serve_observed(listener, broker, config, security, observers)
+    let server = serve_observed(listener, broker, config, security.clone(), observers)?;
+    let stop = server.cut.clone();
+    tokio::spawn(stop.run_until_cancelled_owned(security.watch_files()));
+    Ok(server)
 }
 
 /// The receivers of a server's reports about its calls.
@@ -82,7 +84,7 @@ pub struct CallObservers {
     pub sampler: Sampler,
 }
 
-/// Does the same as [`serve`] with files that have been read, and reports the calls.
+/// Does the same as [`serve`] with files that have been read and are watched by the caller, and reports the calls.
 ///
 /// # Errors
 /// The same as [`serve`].
@@ -106,13 +108,7 @@ pub fn serve_observed(
     };
     let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
     let (calls, connections) = (TaskTracker::new(), TaskTracker::new());
-    let tls = security.tls.clone();
-    let guard = security.access.clone();
-    let guard = guard.map(|access| Arc::new(Guard::new(access)));
-    let checks = Checks {
-        needs_caller: guard.is_some(),
-    };
-    tokio::spawn(security.watch_files(cut.clone()));
+    let guard = security.access.map(|access| Arc::new(Guard::new(access)));
     let intake = Arc::new(IntakeLimits {
         broker: broker.clone(),
         guard: guard.clone(),
@@ -125,7 +121,6 @@ pub fn serve_observed(
     let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
-        checks,
         max_message_bytes: settings.max_message_bytes,
     };
     let api = Api::new(service, settings.max_message_bytes);
@@ -150,7 +145,7 @@ pub fn serve_observed(
         Arc::new(answers),
         (broker.budgets().clone(), broker.ledger().clone()),
         settings,
-        tls,
+        security.tls,
         stop.clone(),
         cut.clone(),
         connections.clone(),

@@ -7,13 +7,14 @@ use lease_broker_model::trace_context::TraceContext;
 use lease_broker_proto as proto;
 use lease_broker_proto::admin_service_server::AdminService;
 use lease_broker_proto::lease_service_server::LeaseService;
+use lease_broker_store::Beginning;
 use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::admin::{AdminApi, AdminCaller, audited, cancelled_keys};
+use super::admin::{AdminApi, audited, cancelled_keys};
 use super::call_metrics::RefusedClaim;
-use super::caller::{Checks, waiting_place};
+use super::caller::Caller;
 use super::deadline::Deadline;
 use super::messages::{
     cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
@@ -26,20 +27,86 @@ use super::protobuf_time::duration_to_proto;
 use super::response_body::Unsent;
 use super::rpc_spans::NoLeases;
 use super::status;
-use crate::broker::{Broker, ClaimRequest, Error, HeldBack, SettledAndClaimed, UndeliveredLeases};
-use crate::security::Rpc;
+use crate::broker::{
+    Broker, CallContext, ClaimRequest, Error, HeldBack, SettledAndClaimed, UndeliveredLeases,
+};
+use crate::security::{Identity, Rpc, rpcs};
 
 /// The API as tonic calls it.
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) broker: Arc<Broker>,
-    /// The checks of callers.
-    pub(super) checks: Checks,
     /// The approximate maximum size of a response, in bytes.
     pub(super) max_message_bytes: usize,
 }
 
 type RpcResult<T> = Result<Response<T>, Status>;
+
+/// A call with its caller, apart from its message.
+struct Call {
+    caller: Caller,
+    context: CallContext,
+    deadline: Deadline,
+}
+
+impl Call {
+    /// Splits a request into its call and its message.
+    fn of<T>(request: Request<T>) -> Result<(Self, T), Status> {
+        let deadline = Deadline::of(request.metadata());
+        let (_, mut extensions, message) = request.into_parts();
+        let Some(caller) = extensions.remove::<Caller>() else {
+            // A call that has come past the intake must not pass here.
+            tracing::error!("bug found: a call has no caller");
+            return Err(Error::Internal.into());
+        };
+        let context = CallContext {
+            owner: caller.lease_owner(),
+            source: extensions.remove(),
+            recorded: extensions.remove(),
+            beginning: Beginning::default(),
+        };
+        let call = Self {
+            caller,
+            context,
+            deadline,
+        };
+        Ok((call, message))
+    }
+}
+
+/// A request that names one queue.
+trait OnQueue {
+    const RPC: Rpc;
+
+    fn queue(&self) -> &str;
+}
+
+macro_rules! on_queue {
+    (Leases {
+        $($(#[$doc:meta])* $rpc:ident $method:ident($request:ident) -> $response:ident $roles:tt;)*
+    } Admin { $($admin:tt)* }) => {$(
+        impl OnQueue for proto::$request {
+            const RPC: Rpc = Rpc::$rpc;
+
+            fn queue(&self) -> &str {
+                &self.queue
+            }
+        }
+    )*};
+}
+
+rpcs!(on_queue);
+
+/// Serves a call of a worker or producer, if the caller has a role for it on the queue of the call.
+async fn serve<Req: OnQueue, Res>(
+    request: Request<Req>,
+    serve: impl AsyncFnOnce(&Call, Req) -> RpcResult<Res>,
+) -> RpcResult<Res> {
+    let (call, request) = Call::of(request)?;
+    call.caller.check(Req::RPC, request.queue())?;
+    let answer = serve(&call, request);
+    call.deadline.run(&call.context, answer).await
+}
 
 #[tonic::async_trait]
 impl LeaseService for Service {
@@ -47,23 +114,13 @@ impl LeaseService for Service {
         &self,
         request: Request<proto::ClaimBatchRequest>,
     ) -> RpcResult<proto::ClaimBatchResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::ClaimBatch, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let identity = self.checks.caller(&request)?;
-        let identity = identity.map(|caller| caller.identity.clone());
-        let request = request.into_inner();
-        let call = async {
-            let room = self.max_message_bytes;
-            let mut claim = claim_from_proto(request, room)?;
-            let (_place, pause) = waiting_place(identity.as_deref(), &mut claim.wait_timeout);
+        serve(request, async |call, request| {
+            let mut claim = claim_from_proto(request, self.max_message_bytes)?;
+            let (_place, pause) = call.caller.waiting_place(&mut claim.wait_timeout);
             let max_bytes = claim.max_bytes;
-            let claimed = self
-                .broker
-                .claim(&context, claim, deadline.time_for_claim());
-            let leases = claimed.await?;
-            let (mut claimed, unsent) = deliver(leases, context.owner.clone(), max_bytes);
+            let deadline = call.deadline.time_for_claim();
+            let leases = self.broker.claim(&call.context, claim, deadline).await?;
+            let (mut claimed, unsent) = deliver(leases, call.context.owner.clone(), max_bytes);
             let is_empty = claimed.leases.is_empty();
             if is_empty && claimed.retry_after.is_none() {
                 claimed.retry_after = pause.map(duration_to_proto);
@@ -73,48 +130,38 @@ impl LeaseService for Service {
                 response.extensions_mut().insert(NoLeases);
             }
             Ok(unsent.in_response(response))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn heartbeat(
         &self,
         request: Request<proto::HeartbeatRequest>,
     ) -> RpcResult<proto::HeartbeatResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::Heartbeat, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
+        serve(request, async |call, request| {
             let duration = duration_from_proto("lease_duration", request.lease_duration)?;
             let renewals = renewals_from_proto(request.renewals);
-            let heartbeat = self
-                .broker
-                .heartbeat(&context, &request.queue, renewals, duration);
+            let heartbeat =
+                self.broker
+                    .heartbeat(&call.context, &request.queue, renewals, duration);
             Ok(Response::new(proto::HeartbeatResponse {
                 results: heartbeat_results(heartbeat.await?),
             }))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn complete(
         &self,
         request: Request<proto::CompleteRequest>,
     ) -> RpcResult<proto::CompleteResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::Complete, &request.get_ref().queue)?;
-        let denied = self.checks.denied_follow_ups(&request)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
-            let queue = request.queue;
+        serve(request, async |call, request| {
+            let denied = call.caller.denied_follow_ups(&request.completions)?;
+            let (context, queue) = (&call.context, request.queue);
             let settlements = request.completions.len();
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let completions = completions_from_proto(request.completions, &denied);
-            let settled = self.broker.complete(&context, &queue, completions, next);
+            let settled = self.broker.complete(context, &queue, completions, next);
             let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let refused = answer.next_error.clone();
             let response = Response::new(proto::CompleteResponse {
@@ -123,22 +170,17 @@ impl LeaseService for Service {
                 next_error: answer.next_error,
             });
             Ok(counted(answer.unsent.in_response(response), refused))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn fail(&self, request: Request<proto::FailRequest>) -> RpcResult<proto::FailResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::Fail, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
-            let queue = request.queue;
+        serve(request, async |call, request| {
+            let (context, queue) = (&call.context, request.queue);
             let settlements = request.failures.len();
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let failures = failures_from_proto(request.failures);
-            let settled = self.broker.fail(&context, &queue, failures, next);
+            let settled = self.broker.fail(context, &queue, failures, next);
             let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
             let refused = answer.next_error.clone();
             let response = Response::new(proto::FailResponse {
@@ -147,73 +189,61 @@ impl LeaseService for Service {
                 next_error: answer.next_error,
             });
             Ok(counted(answer.unsent.in_response(response), refused))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn release(
         &self,
         request: Request<proto::ReleaseRequest>,
     ) -> RpcResult<proto::ReleaseResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::Release, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
+        serve(request, async |call, request| {
             let releases = releases_from_proto(request.releases);
-            let settled = self.broker.release(&context, &request.queue, releases);
+            let settled = self.broker.release(&call.context, &request.queue, releases);
             Ok(Response::new(proto::ReleaseResponse {
                 results: settle_results(settled.await?),
             }))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn release_claims(
         &self,
         request: Request<proto::ReleaseClaimsRequest>,
     ) -> RpcResult<proto::ReleaseClaimsResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::ReleaseClaims, &request.get_ref().queue)?;
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
+        serve(request, async |call, request| {
             let request = release_claims_from_proto(request)?;
-            let released = self.broker.release_claims(&context, request).await?;
+            let released = self.broker.release_claims(&call.context, request).await?;
             Ok(Response::new(proto::ReleaseClaimsResponse {
                 released: i32::try_from(released).unwrap_or(i32::MAX),
             }))
-        };
-        deadline.run(&context, call).await
+        })
+        .await
     }
 
     async fn wake(&self, request: Request<proto::WakeRequest>) -> RpcResult<proto::WakeResponse> {
-        self.checks
-            .permit(&request, Rpc::Wake, &request.get_ref().queue)?;
-        self.broker.wake(&request.get_ref().queue)?;
-        Ok(Response::new(proto::WakeResponse {}))
+        serve(request, async |_, request| {
+            self.broker.wake(&request.queue)?;
+            Ok(Response::new(proto::WakeResponse {}))
+        })
+        .await
     }
 
     async fn enqueue(
         &self,
         request: Request<proto::EnqueueRequest>,
     ) -> RpcResult<proto::EnqueueResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::Enqueue, &request.get_ref().queue)?;
-        self.checks.count_items(&request)?;
-        let deadline = Deadline::of(request.metadata());
         let trace_parent = trace_parent(request.metadata());
-        let request = request.into_inner();
-        let can_be_repeated = !request.request_id.is_empty();
-        let call = async {
+        let can_be_repeated = !request.get_ref().request_id.is_empty();
+        let outcome = serve(request, async |call, request| {
+            let count = request.items.len();
+            let counted = |identity: &Identity| identity.count_items(count);
+            call.caller.count(Rpc::Enqueue, counted)?;
             let items = new_items_from_proto(request.items, trace_parent)?;
             let request_id = request_id_from_proto("request_id", &request.request_id)?;
             let enqueued = self
                 .broker
-                .enqueue(&context, &request.queue, items, request_id)
+                .enqueue(&call.context, &request.queue, items, request_id)
                 .await?;
             let already_added = enqueued.already_added;
             let keys = enqueued.keys.iter().map(ToString::to_string);
@@ -221,15 +251,18 @@ impl LeaseService for Service {
             Ok(Response::new(proto::EnqueueResponse {
                 results: keys.map(result).collect(),
             }))
-        };
-        let outcome = deadline.run(&context, call).await;
+        });
+        let outcome = outcome.await;
         outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
 }
 
-/// Writes the handlers of `AdminService`. An rpc of the list runs the method of [`AdminApi`] that has its name.
+/// Writes the handlers of `AdminService`. Each runs the method of [`AdminApi`] that has its name, except the first one.
 macro_rules! admin_service {
-    ($($rpc:ident($request:ident) -> $response:ident;)*) => {
+    (Leases { $($leases:tt)* } Admin {
+        #[$cancel:meta] CancelLeases cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse $needed:tt;
+        $($(#[$doc:meta])* $rpc:ident $method:ident($request:ident) -> $response:ident $roles:tt;)*
+    }) => {
         #[tonic::async_trait]
         impl AdminService for Service {
             async fn cancel_leases(
@@ -239,12 +272,12 @@ macro_rules! admin_service {
                 self.cancel(request).await
             }
 
-            $(async fn $rpc(
+            $(async fn $method(
                 &self,
                 request: Request<proto::$request>,
             ) -> RpcResult<proto::$response> {
                 self.operate(request, async |admin, caller, request| {
-                    admin.$rpc(caller, request).await
+                    admin.$method(caller, request).await
                 })
                 .await
             })*
@@ -252,23 +285,7 @@ macro_rules! admin_service {
     };
 }
 
-admin_service! {
-    list_queues(ListQueuesRequest) -> ListQueuesResponse;
-    list_items(ListItemsRequest) -> ListItemsResponse;
-    get_item(GetItemRequest) -> GetItemResponse;
-    pause_queue(PauseQueueRequest) -> PauseQueueResponse;
-    resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
-    set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
-    list_groups(ListGroupsRequest) -> ListGroupsResponse;
-    pause_group(PauseGroupRequest) -> PauseGroupResponse;
-    resume_group(ResumeGroupRequest) -> ResumeGroupResponse;
-    start_operation(StartOperationRequest) -> StartOperationResponse;
-    get_operation(GetOperationRequest) -> GetOperationResponse;
-    list_operations(ListOperationsRequest) -> ListOperationsResponse;
-    cancel_operation(CancelOperationRequest) -> CancelOperationResponse;
-    list_brokers(ListBrokersRequest) -> ListBrokersResponse;
-    drain_broker(DrainBrokerRequest) -> DrainBrokerResponse;
-}
+rpcs!(admin_service);
 
 /// The largest encoded result of a settlement that is not refused, in bytes.
 const RESULT_BYTES: usize = 16;
@@ -282,31 +299,27 @@ struct Answer {
 }
 
 impl Service {
-    /// Serves a call that cancels leases. It names one queue, so it is checked in the way of the calls of workers.
+    /// Serves a call that cancels leases. It takes no place, as the calls of workers.
     async fn cancel(
         &self,
         request: Request<proto::CancelLeasesRequest>,
     ) -> RpcResult<proto::CancelLeasesResponse> {
-        let context = self
-            .checks
-            .permit(&request, Rpc::CancelLeases, &request.get_ref().queue)?;
-        let caller = AdminCaller::new(self.checks.caller(&request)?);
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
+        let (call, request) = Call::of(request)?;
+        let rpc = Rpc::CancelLeases;
+        call.caller.check(rpc, &request.queue)?;
         let (queue, reason) = (request.queue.clone(), request.reason.clone());
         let detail = cancelled_keys(&request);
         let mut cancellations = request.cancellations.iter();
         let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
-        let call = async {
+        let cancel = async {
             let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&context, cancellation);
-            let rpc = Rpc::CancelLeases;
-            let cancelled = audited(&caller, rpc, &queue, &detail, &reason, cancelled).await?;
+            let cancelled = self.broker.cancel_leases(&call.context, cancellation);
+            let cancelled = audited(&call.caller, rpc, &queue, &detail, &reason, cancelled).await?;
             Ok(Response::new(proto::CancelLeasesResponse {
                 results: cancel_results(cancelled),
             }))
         };
-        let outcome = deadline.run(&context, call).await;
+        let outcome = call.deadline.run(&call.context, cancel).await;
         outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
     }
 
@@ -314,18 +327,15 @@ impl Service {
     async fn operate<Req, Res>(
         &self,
         request: Request<Req>,
-        serve: impl AsyncFnOnce(&AdminApi, &AdminCaller, Req) -> Result<Res, Status>,
+        serve: impl AsyncFnOnce(&AdminApi, &Caller, Req) -> Result<Res, Status>,
     ) -> RpcResult<Res> {
-        let caller = AdminCaller::new(self.checks.caller(&request)?);
-        let context = Checks::context(&request);
-        let deadline = Deadline::of(request.metadata());
-        let request = request.into_inner();
-        let call = async {
-            let _place = self.broker.operator_call(&context)?;
+        let (call, request) = Call::of(request)?;
+        let answer = async {
+            let _place = self.broker.operator_call(&call.context)?;
             let admin = AdminApi::new(self.broker.operator().clone());
-            Ok(Response::new(serve(&admin, &caller, request).await?))
+            Ok(Response::new(serve(&admin, &call.caller, request).await?))
         };
-        deadline.run(&context, call).await
+        call.deadline.run(&call.context, answer).await
     }
 
     /// Converts the claim in a call with this number of settlements. Also returns the maximum size of the response.

@@ -129,17 +129,13 @@ impl Access {
     /// # Errors
     /// A text with the setting, the file, and the reason why it cannot be used.
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
-        Rules::open(settings, None).map(Self::with_rules)
-    }
-
-    fn with_rules(rules: Rules) -> Self {
-        Self {
-            rules: watch::Sender::new(Arc::new(rules)),
+        Ok(Self {
+            rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
             generation: AtomicU64::new(0),
             changed: watch::Sender::new(()),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             rate: VerificationRate::new(),
-        }
+        })
     }
 
     /// Returns the parts that are read from files.
@@ -166,22 +162,9 @@ impl Access {
     /// As [`Self::open`], and the keys cannot be fetched.
     pub async fn prepare(&self, settings: &config::Auth) -> Result<Rules, String> {
         let former = self.rules();
-        let mut rules = Rules::open(settings, Some(&former))?;
-        rules.keep_issuer(&former);
-        rules.fetch_new_keys(&former).await?;
-        Ok(rules)
-    }
-
-    /// Opens the identities of a new configuration for another server, beside these. Otherwise as [`Self::prepare`].
-    ///
-    /// # Errors
-    /// As [`Self::prepare`].
-    pub async fn open_next(&self, settings: &config::Auth) -> Result<Self, String> {
-        let former = self.rules();
-        // Each server fetches the keys of an issuer of its own, because each must notice when they change.
         let rules = Rules::open(settings, Some(&former))?;
         rules.fetch_new_keys(&former).await?;
-        Ok(Self::with_rules(rules))
+        Ok(rules)
     }
 
     /// Replaces the rules. All credentials are verified again.

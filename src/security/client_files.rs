@@ -38,11 +38,11 @@ impl ClientFiles {
             ClientCertificates::Required => true,
         };
         let open = |setting: &str, path: &Path| {
-            WatchedFile::open(setting, path.to_owned(), authorities, None).map(Arc::new)
+            WatchedFile::open(setting, path.to_owned(), authorities, None)
         };
         let lists = settings.client_revocation_lists.clone().map(|path| {
             let setting = "server.tls.client_revocation_lists";
-            WatchedFile::open(setting, path, RevocationLists::parse, None).map(Arc::new)
+            WatchedFile::open(setting, path, RevocationLists::parse, None)
         });
         let domains = settings.trust_domains.iter().map(|(domain, path)| {
             let setting = format!("server.tls.trust_domains.{domain:?}");

@@ -22,8 +22,8 @@ pub(super) struct Issuer {
 }
 
 enum KeySource {
-    File(WatchedFile<Keys>),
-    Address(Box<PublishedKeys>),
+    File(Arc<WatchedFile<Keys>>),
+    Address(Arc<PublishedKeys>),
 }
 
 /// The keys of an issuer, and how often they were fetched.
@@ -48,29 +48,20 @@ impl Issuer {
     pub(super) fn open(settings: &config::Jwt, former: Option<&Self>) -> Result<Self, String> {
         let (former_file, former) = match former.map(|former| &former.keys) {
             Some(KeySource::File(file)) => (Some(file), None),
-            Some(KeySource::Address(address)) => (None, Some(&**address)),
+            Some(KeySource::Address(address)) => (None, Some(address)),
             None => (None, None),
         };
         let keys = match (&settings.jwks_file, &settings.jwks_url) {
             (Some(file), None) => {
-                let file = WatchedFile::open(FILE, file.clone(), parse, former_file)?;
-                KeySource::File(file)
+                KeySource::File(WatchedFile::open(FILE, file.clone(), parse, former_file)?)
             }
-            (None, Some(url)) => {
-                let published = PublishedKeys::new(url, settings, former)?;
-                KeySource::Address(Box::new(published))
-            }
+            (None, Some(url)) => KeySource::Address(PublishedKeys::open(url, settings, former)?),
             _ => return Err(format!("{FILE}: set exactly one of jwks_file and jwks_url")),
         };
         Ok(Self {
             settings: settings.clone(),
             keys,
         })
-    }
-
-    /// Returns whether this issuer has the settings of another one.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.settings == other.settings
     }
 
     /// Returns whether the keys come from the same address, or from none.
@@ -87,7 +78,7 @@ impl Issuer {
 
     fn file(&self) -> Option<&dyn Watched> {
         match &self.keys {
-            KeySource::File(file) => Some(file),
+            KeySource::File(file) => Some(&**file),
             KeySource::Address(address) => address.authorities(),
         }
     }
@@ -155,7 +146,7 @@ impl Watched for Issuer {
             KeySource::File(_) => has_changed,
             KeySource::Address(address) => {
                 if has_changed {
-                    address.use_authorities();
+                    address.fetch_soon();
                 }
                 false
             }

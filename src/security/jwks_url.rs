@@ -38,9 +38,8 @@ const MAX_SET_BYTES: usize = 1 << 20;
 
 /// The keys that an issuer publishes.
 pub(super) struct PublishedKeys {
-    client: RwLock<Client>,
-    /// The authorities that the client trusts, as PEM. `None`: those of the system.
-    authorities: Option<WatchedFile<String>>,
+    /// The authorities that the fetches trust, as PEM. `None`: those of the system.
+    authorities: Option<Arc<WatchedFile<String>>>,
     url: String,
     is_local: bool,
     /// The last good set and its text. Without keys until the first set.
@@ -61,40 +60,46 @@ struct Published {
 }
 
 impl PublishedKeys {
-    /// Prepares the fetches. Nothing is fetched here. `former`: keys that were used before. Those of the same address stay in use.
+    /// Prepares the fetches. Nothing is fetched here. `former`: keys that were used before. Those of the same address stay in use, and
+    /// their fetches go on if they trust the same file of authorities.
     ///
     /// # Errors
     /// A text with the setting that cannot be used.
-    pub(super) fn new(
+    pub(super) fn open(
         url: &str,
         settings: &config::Jwt,
-        former: Option<&Self>,
-    ) -> Result<Self, String> {
+        former: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, String> {
         let authorities = settings.jwks_ca_file.clone().map(|path| {
             let former = former.and_then(|former| former.authorities.as_ref());
             WatchedFile::open(AUTHORITIES, path, parse_authorities, former)
         });
         let authorities = authorities.transpose()?;
-        let is_local = settings.is_local();
-        let trusted = authorities.as_ref().map(WatchedFile::current);
-        let client = client(is_local, trusted.as_deref().map(String::as_str))?;
         let former = former.filter(|former| former.url == url);
+        let path = |file: &Arc<WatchedFile<String>>| file.path().to_owned();
+        if let Some(former) = former
+            && former.authorities.as_ref().map(path) == authorities.as_ref().map(path)
+        {
+            return Ok(former.clone());
+        }
         let current = former
             .map(|former| former.current.read().clone())
             .unwrap_or_default();
         let quota = Quota::with_period(RATION_INTERVAL).unwrap_or(Quota::per_hour(RATION));
-        Ok(Self {
-            client: RwLock::new(client),
+        let keys = Self {
             authorities,
             url: url.to_owned(),
-            is_local,
+            is_local: settings.is_local(),
             current: RwLock::new(current),
             wanted: Notify::new(),
             ration: RateLimiter::direct(quota.allow_burst(RATION)),
             is_coming: AtomicBool::new(true),
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-        })
+        };
+        keys.client()
+            .map_err(|reason| format!("{SETTING}: {reason}"))?;
+        Ok(Arc::new(keys))
     }
 
     /// Returns the address without its query, which can have a secret.
@@ -104,24 +109,7 @@ impl PublishedKeys {
 
     /// Returns the file of authorities.
     pub(super) fn authorities(&self) -> Option<&dyn Watched> {
-        self.authorities.as_ref().map(|file| file as &dyn Watched)
-    }
-
-    /// Trusts the authorities in the file from now on. The set is fetched soon.
-    pub(super) fn use_authorities(&self) {
-        let Some(authorities) = &self.authorities else {
-            return;
-        };
-        match client(self.is_local, Some(&authorities.current())) {
-            Ok(client) => {
-                *self.client.write() = client;
-                self.fetch_soon();
-            }
-            Err(reason) => tracing::error!(
-                target: "lease_broker::audit",
-                setting = AUTHORITIES, reason, "authorities cannot be used; the old ones stay in use"
-            ),
-        }
+        self.authorities.as_deref().map(|file| file as &dyn Watched)
     }
 
     /// Fetches the set soon.
@@ -217,8 +205,7 @@ impl PublishedKeys {
 
     async fn download(&self) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| causes(&error.without_url());
-        let client = self.client.read().clone();
-        let mut response = client.get(&self.url).send().await.map_err(failed)?;
+        let mut response = self.client()?.get(&self.url).send().await.map_err(failed)?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("the answer has the status {}", response.status()));
         }
@@ -230,6 +217,12 @@ impl PublishedKeys {
             text.extend_from_slice(&part);
         }
         Ok(text)
+    }
+
+    /// Returns a client that trusts the last usable authorities.
+    fn client(&self) -> Result<Client, String> {
+        let authorities = self.authorities.as_ref().map(|file| file.current());
+        client(self.is_local, authorities.as_deref().map(String::as_str))
     }
 
     /// Uses a set from now on. Returns true if it verifies other tokens than the one before.
@@ -267,17 +260,17 @@ fn client(is_local: bool, authorities: Option<&str>) -> Result<Client, String> {
     }
     if let Some(pem) = authorities {
         let certificates = Certificate::from_pem_bundle(pem.as_bytes());
-        let certificates =
-            certificates.map_err(|error| format!("{AUTHORITIES}: {}", causes(&error)))?;
-        client = client.tls_certs_only(certificates);
+        client = client.tls_certs_only(certificates.map_err(|error| causes(&error))?);
     }
-    let client = client.build();
-    client.map_err(|error| format!("{SETTING}: {}", causes(&error)))
+    client.build().map_err(|error| causes(&error))
 }
 
 fn parse_authorities(pem: &[u8]) -> Result<String, String> {
     certificates(pem)?;
-    text(pem).map(str::to_owned)
+    let pem = text(pem)?;
+    // Those that the client refuses leave the last ones in use.
+    client(false, Some(pem))?;
+    Ok(pem.to_owned())
 }
 
 /// Returns an error and its causes. The client's own text does not say what went wrong.
@@ -298,13 +291,13 @@ mod tests {
 
     #[test]
     fn keys_of_the_same_address_stay_in_use() {
-        let open = |url: &str, audience: &str, former: Option<&PublishedKeys>| {
+        let open = |url: &str, audience: &str, former: Option<&Arc<PublishedKeys>>| {
             let settings = config::Jwt {
                 jwks_url: Some(url.to_owned()),
                 audience: audience.to_owned(),
                 ..config::Jwt::default()
             };
-            PublishedKeys::new(url, &settings, former).expect("settings")
+            PublishedKeys::open(url, &settings, former).expect("settings")
         };
         let former = open("http://localhost/keys", "first", None);
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";

@@ -20,8 +20,8 @@ const OPEN_TO_OTHERS: u32 = 0o007;
 
 /// The files of the pair, and the last pair that can be used.
 pub(super) struct OwnPair {
-    certificate: WatchedFile<Vec<CertificateDer<'static>>>,
-    key: WatchedFile<PrivateKeyDer<'static>>,
+    certificate: Arc<WatchedFile<Vec<CertificateDer<'static>>>>,
+    key: Arc<WatchedFile<PrivateKeyDer<'static>>>,
     last: Mutex<Last>,
 }
 

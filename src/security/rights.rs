@@ -1,64 +1,108 @@
 //! Rights: the roles that a caller has on queues, and the roles that each rpc needs.
 
-use lease_broker_model::named_enum;
-
 use super::patterns::fits;
 use crate::config::Role;
 
-named_enum! {
-    /// An rpc of the API, with its name there.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Rpc {
-        /// Leases items.
-        ClaimBatch = "ClaimBatch",
-        /// Extends leases.
-        Heartbeat = "Heartbeat",
-        /// Ends leases whose work is done.
-        Complete = "Complete",
-        /// Ends leases whose work failed.
-        Fail = "Fail",
-        /// Ends leases whose work was not done.
-        Release = "Release",
-        /// Releases every lease of claims.
-        ReleaseClaims = "ReleaseClaims",
-        /// Wakes waiting claims.
-        Wake = "Wake",
-        /// Adds items. A follow-up of Complete needs the same roles on its own queue.
-        Enqueue = "Enqueue",
-        /// Takes leases away from their workers.
-        CancelLeases = "CancelLeases",
-        /// Lists queues with their state.
-        ListQueues = "ListQueues",
-        /// Lists items.
-        ListItems = "ListItems",
-        /// Returns one item.
-        GetItem = "GetItem",
-        /// Pauses a queue.
-        PauseQueue = "PauseQueue",
-        /// Ends the pause of a queue.
-        ResumeQueue = "ResumeQueue",
-        /// Changes limits of a queue.
-        SetQueueLimits = "SetQueueLimits",
-        /// Lists groups.
-        ListGroups = "ListGroups",
-        /// Pauses a group.
-        PauseGroup = "PauseGroup",
-        /// Ends the pause of a group.
-        ResumeGroup = "ResumeGroup",
-        /// Starts an operation on many items. A purge needs the role admin.
-        StartOperation = "StartOperation",
-        /// Returns an operation.
-        GetOperation = "GetOperation",
-        /// Lists operations.
-        ListOperations = "ListOperations",
-        /// Stops an operation.
-        CancelOperation = "CancelOperation",
-        /// Lists broker processes.
-        ListBrokers = "ListBrokers",
-        /// Tells a broker process to stop.
-        DrainBroker = "DrainBroker",
-    }
+/// Calls a macro with the table of the rpcs: their documentation, name, method, messages, and the roles of which a caller needs one.
+macro_rules! rpcs {
+    ($use:ident) => {
+        $use! {
+            Leases {
+                /// Leases items.
+                ClaimBatch claim_batch(ClaimBatchRequest) -> ClaimBatchResponse [Worker, Admin];
+                /// Extends leases.
+                Heartbeat heartbeat(HeartbeatRequest) -> HeartbeatResponse [Worker, Admin];
+                /// Ends leases whose work is done.
+                Complete complete(CompleteRequest) -> CompleteResponse [Worker, Admin];
+                /// Ends leases whose work failed.
+                Fail fail(FailRequest) -> FailResponse [Worker, Admin];
+                /// Ends leases whose work was not done.
+                Release release(ReleaseRequest) -> ReleaseResponse [Worker, Admin];
+                /// Releases every lease of claims.
+                ReleaseClaims release_claims(ReleaseClaimsRequest) -> ReleaseClaimsResponse [Worker, Admin];
+                /// Wakes waiting claims.
+                Wake wake(WakeRequest) -> WakeResponse [Worker, Producer, Admin];
+                /// Adds items. A follow-up of Complete needs the same roles on its own queue.
+                Enqueue enqueue(EnqueueRequest) -> EnqueueResponse [Producer, Admin];
+            }
+            Admin {
+                /// Takes leases away from their workers.
+                CancelLeases cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse [Operator, Admin];
+                /// Lists queues with their state.
+                ListQueues list_queues(ListQueuesRequest) -> ListQueuesResponse [Observer, Operator, Admin];
+                /// Lists items.
+                ListItems list_items(ListItemsRequest) -> ListItemsResponse [Observer, Operator, Admin];
+                /// Returns one item.
+                GetItem get_item(GetItemRequest) -> GetItemResponse [Observer, Operator, Admin];
+                /// Pauses a queue.
+                PauseQueue pause_queue(PauseQueueRequest) -> PauseQueueResponse [Operator, Admin];
+                /// Ends the pause of a queue.
+                ResumeQueue resume_queue(ResumeQueueRequest) -> ResumeQueueResponse [Operator, Admin];
+                /// Changes limits of a queue.
+                SetQueueLimits set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse [Operator, Admin];
+                /// Lists groups.
+                ListGroups list_groups(ListGroupsRequest) -> ListGroupsResponse [Observer, Operator, Admin];
+                /// Pauses a group.
+                PauseGroup pause_group(PauseGroupRequest) -> PauseGroupResponse [Operator, Admin];
+                /// Ends the pause of a group.
+                ResumeGroup resume_group(ResumeGroupRequest) -> ResumeGroupResponse [Operator, Admin];
+                /// Starts an operation on many items. A purge needs the role admin.
+                StartOperation start_operation(StartOperationRequest) -> StartOperationResponse [Operator, Admin];
+                /// Returns an operation.
+                GetOperation get_operation(GetOperationRequest) -> GetOperationResponse [Observer, Operator, Admin];
+                /// Lists operations.
+                ListOperations list_operations(ListOperationsRequest) -> ListOperationsResponse [Observer, Operator, Admin];
+                /// Stops an operation.
+                CancelOperation cancel_operation(CancelOperationRequest) -> CancelOperationResponse [Operator, Admin];
+                /// Lists broker processes.
+                ListBrokers list_brokers(ListBrokersRequest) -> ListBrokersResponse [Observer, Operator, Admin];
+                /// Tells a broker process to stop.
+                DrainBroker drain_broker(DrainBrokerRequest) -> DrainBrokerResponse [Admin];
+            }
+        }
+    };
 }
+pub(crate) use rpcs;
+
+macro_rules! declare {
+    ($($service:ident {
+        $($(#[$doc:meta])* $rpc:ident $method:ident($request:ident) -> $response:ident [$($role:ident),*];)*
+    })*) => {
+        /// An rpc of the API, with its name there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Rpc {
+            $($($(#[$doc])* $rpc,)*)*
+        }
+
+        impl Rpc {
+            /// Every rpc, in the order of declaration.
+            pub const ALL: [Self; [$($(Self::$rpc),*),*].len()] = [$($(Self::$rpc),*),*];
+
+            /// Returns the name of the rpc.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($(Self::$rpc => stringify!($rpc),)*)*
+                }
+            }
+
+            /// Returns the service that has the rpc.
+            pub const fn service(self) -> RpcService {
+                match self {
+                    $($(Self::$rpc)|* => RpcService::$service,)*
+                }
+            }
+
+            /// Returns the roles of which a caller needs one.
+            pub const fn roles(self) -> &'static [Role] {
+                match self {
+                    $($(Self::$rpc => &[$(Role::$role),*],)*)*
+                }
+            }
+        }
+    };
+}
+
+rpcs!(declare);
 
 /// A service of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,66 +114,12 @@ pub enum RpcService {
 }
 
 impl Rpc {
-    /// Returns the service that has the rpc.
-    pub const fn service(self) -> RpcService {
-        match self {
-            Self::CancelLeases
-            | Self::ListQueues
-            | Self::ListItems
-            | Self::GetItem
-            | Self::PauseQueue
-            | Self::ResumeQueue
-            | Self::SetQueueLimits
-            | Self::ListGroups
-            | Self::PauseGroup
-            | Self::ResumeGroup
-            | Self::StartOperation
-            | Self::GetOperation
-            | Self::ListOperations
-            | Self::CancelOperation
-            | Self::ListBrokers
-            | Self::DrainBroker => RpcService::Admin,
-            _ => RpcService::Leases,
-        }
-    }
-
     /// Returns whether the rpc ends or extends leases. Such calls are served also under overload, because they make place.
     pub const fn is_settlement(self) -> bool {
         matches!(
             self,
             Self::Heartbeat | Self::Complete | Self::Fail | Self::Release | Self::ReleaseClaims
         )
-    }
-
-    /// Returns the roles of which a caller needs one.
-    pub const fn roles(self) -> &'static [Role] {
-        use Role::{Admin, Observer, Operator, Producer, Worker};
-        match self {
-            Self::ClaimBatch
-            | Self::Heartbeat
-            | Self::Complete
-            | Self::Fail
-            | Self::Release
-            | Self::ReleaseClaims => &[Worker, Admin],
-            Self::CancelLeases
-            | Self::PauseQueue
-            | Self::ResumeQueue
-            | Self::SetQueueLimits
-            | Self::PauseGroup
-            | Self::ResumeGroup
-            | Self::StartOperation
-            | Self::CancelOperation => &[Operator, Admin],
-            Self::ListQueues
-            | Self::ListItems
-            | Self::GetItem
-            | Self::ListGroups
-            | Self::GetOperation
-            | Self::ListOperations
-            | Self::ListBrokers => &[Observer, Operator, Admin],
-            Self::DrainBroker => &[Admin],
-            Self::Wake => &[Worker, Producer, Admin],
-            Self::Enqueue => &[Producer, Admin],
-        }
     }
 }
 

@@ -48,9 +48,9 @@ impl Rules {
             }
         };
         let tokens = settings.tokens_file.clone().map(|path| {
-            let former = former.and_then(|rules| rules.tokens.as_deref());
+            let former = former.and_then(|rules| rules.tokens.as_ref());
             let parse = |content: &[u8]| Tokens::parse(text(content)?);
-            WatchedFile::open("auth.tokens_file", path, parse, former).map(Arc::new)
+            WatchedFile::open("auth.tokens_file", path, parse, former)
         });
         let issuer = settings.jwt.as_ref().map(|settings| {
             let former = former.and_then(|rules| rules.issuer.as_deref());
@@ -63,15 +63,6 @@ impl Rules {
             tokens: tokens.transpose()?,
             issuer: issuer.transpose()?,
         })
-    }
-
-    /// Keeps the issuer of the former rules if its settings are the same. The fetches of its keys go on.
-    pub(super) fn keep_issuer(&mut self, former: &Self) {
-        if let (Some(issuer), Some(former)) = (&mut self.issuer, &former.issuer)
-            && issuer.is_same(former)
-        {
-            issuer.clone_from(former);
-        }
     }
 
     /// Fetches the keys of the issuer once, if they come from an address that the former rules do not name.

@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -16,7 +15,7 @@ pub(super) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// A part of the state that is read from files.
 pub(super) trait Watched: Send + Sync {
-    /// Reads the files again. Returns true if the part has changed since this was called last.
+    /// Reads the files again. Returns true if the part has changed.
     fn read(&self) -> bool;
 
     /// Reports a file that is being read, and does not answer.
@@ -31,13 +30,6 @@ pub(super) struct WatchedFile<T> {
     setting: String,
     path: PathBuf,
     parse: fn(&[u8]) -> Result<T, String>,
-    content: Arc<Content<T>>,
-    /// The version of the content that was reported as a change.
-    seen: AtomicU64,
-}
-
-/// The content of a file, for all servers that use it.
-struct Content<T> {
     last: RwLock<Last<T>>,
     /// Locked while the file is read.
     reading: Mutex<()>,
@@ -47,14 +39,13 @@ struct Content<T> {
 struct Last<T> {
     /// The value of the last one that was usable.
     value: Arc<T>,
-    version: u64,
     hash: [u8; 32],
     problem: Option<String>,
 }
 
 impl<T: PartialEq + Send + Sync> WatchedFile<T> {
-    /// Reads a file. `setting`: the key of the configuration that names it. `former`: the file that was used until now. If it is the same,
-    /// its last usable content stays in use, and nothing is read.
+    /// Reads a file. `setting`: the key of the configuration that names it. `former`: the file that was used until now. If it has the
+    /// same setting and path, it stays in use, and nothing is read.
     ///
     /// # Errors
     /// The setting, the file, and the reason why it cannot be used.
@@ -62,39 +53,31 @@ impl<T: PartialEq + Send + Sync> WatchedFile<T> {
         setting: &str,
         path: PathBuf,
         parse: fn(&[u8]) -> Result<T, String>,
-        former: Option<&Self>,
-    ) -> Result<Self, String> {
-        let content = match former {
-            Some(former) if former.path == path => former.content.clone(),
-            _ => {
-                let read = std::fs::read(&path).map_err(|error| error.to_string());
-                let value = read.and_then(|bytes| Ok((parse(&bytes)?, hash(&bytes))));
-                let (value, hash) =
-                    value.map_err(|reason| format!("{setting}: {}: {reason}", path.display()))?;
-                Arc::new(Content {
-                    last: RwLock::new(Last {
-                        value: Arc::new(value),
-                        version: 0,
-                        hash,
-                        problem: None,
-                    }),
-                    reading: Mutex::new(()),
-                })
-            }
-        };
-        let seen = content.last.read().version;
-        Ok(Self {
+        former: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, String> {
+        if let Some(former) = former.filter(|file| file.setting == setting && file.path == path) {
+            return Ok(former.clone());
+        }
+        let read = std::fs::read(&path).map_err(|error| error.to_string());
+        let value = read.and_then(|bytes| Ok((parse(&bytes)?, hash(&bytes))));
+        let (value, hash) =
+            value.map_err(|reason| format!("{setting}: {}: {reason}", path.display()))?;
+        Ok(Arc::new(Self {
             setting: setting.to_owned(),
             path,
             parse,
-            content,
-            seen: AtomicU64::new(seen),
-        })
+            last: RwLock::new(Last {
+                value: Arc::new(value),
+                hash,
+                problem: None,
+            }),
+            reading: Mutex::new(()),
+        }))
     }
 
     /// Returns the value in use.
     pub(super) fn current(&self) -> Arc<T> {
-        self.content.last.read().value.clone()
+        self.last.read().value.clone()
     }
 
     pub(super) fn setting(&self) -> &str {
@@ -105,39 +88,9 @@ impl<T: PartialEq + Send + Sync> WatchedFile<T> {
         &self.path
     }
 
-    fn read_file(&self) {
-        let Some(_turn) = self.content.reading.try_lock_for(ANSWER_TIME) else {
-            return self.report_hang();
-        };
-        let read = std::fs::read(&self.path).map_err(|error| error.to_string());
-        let new_hash = read.as_deref().ok().map(hash);
-        {
-            let last = self.content.last.read();
-            if new_hash == Some(last.hash) && last.problem.is_none() {
-                return;
-            }
-        }
-        let value = match read.and_then(|bytes| (self.parse)(&bytes)) {
-            Ok(value) => value,
-            Err(reason) => return self.refuse(reason),
-        };
-        let (setting, file) = (&*self.setting, self.path.display());
-        tracing::info!(
-            target: "lease_broker::audit",
-            event = "file.read", setting, %file, "file read again"
-        );
-        let mut last = self.content.last.write();
-        last.problem = None;
-        last.hash = new_hash.unwrap_or_default();
-        if *last.value != value {
-            last.value = Arc::new(value);
-            last.version += 1;
-        }
-    }
-
     /// Reports once why the file cannot be used.
     fn refuse(&self, reason: String) {
-        let mut last = self.content.last.write();
+        let mut last = self.last.write();
         if last.problem.as_ref() == Some(&reason) {
             return;
         }
@@ -153,19 +106,48 @@ impl<T: PartialEq + Send + Sync> WatchedFile<T> {
 
 impl<T: PartialEq + Send + Sync> Watched for WatchedFile<T> {
     fn read(&self) -> bool {
-        self.read_file();
-        let version = self.content.last.read().version;
-        self.seen.swap(version, Ordering::Relaxed) != version
+        let Some(_turn) = self.reading.try_lock_for(ANSWER_TIME) else {
+            self.report_hang();
+            return false;
+        };
+        let read = std::fs::read(&self.path).map_err(|error| error.to_string());
+        let new_hash = read.as_deref().ok().map(hash);
+        {
+            let last = self.last.read();
+            if new_hash == Some(last.hash) && last.problem.is_none() {
+                return false;
+            }
+        }
+        let value = match read.and_then(|bytes| (self.parse)(&bytes)) {
+            Ok(value) => value,
+            Err(reason) => {
+                self.refuse(reason);
+                return false;
+            }
+        };
+        let (setting, file) = (&*self.setting, self.path.display());
+        tracing::info!(
+            target: "lease_broker::audit",
+            event = "file.read", setting, %file, "file read again"
+        );
+        let mut last = self.last.write();
+        last.problem = None;
+        last.hash = new_hash.unwrap_or_default();
+        let has_changed = *last.value != value;
+        if has_changed {
+            last.value = Arc::new(value);
+        }
+        has_changed
     }
 
     fn report_hang(&self) {
-        if self.content.reading.is_locked() {
+        if self.reading.is_locked() {
             self.refuse("the file does not answer".to_owned());
         }
     }
 
     fn problem(&self) -> Option<String> {
-        let last = self.content.last.read();
+        let last = self.last.read();
         let reason = last.problem.as_ref()?;
         Some(format!(
             "{}: {}: {reason}",
@@ -251,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn next_holder_has_the_last_usable_content_and_sees_each_change() {
+    fn next_holder_of_the_same_file_has_its_last_usable_content() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("text");
         std::fs::write(&path, "1").expect("written");
@@ -269,7 +251,6 @@ mod tests {
         assert_eq!(next.problem(), Some(problem));
         std::fs::write(&path, "2").expect("written");
         assert!(first.read());
-        assert!(next.read());
         assert_eq!((next.problem(), &**next.current()), (None, "2"));
         let other = folder.path().join("other");
         let other = WatchedFile::open("a.b", other, parse, Some(&first));

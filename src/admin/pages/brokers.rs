@@ -13,7 +13,7 @@ use super::answer::{Failure, redirect};
 use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -23,10 +23,7 @@ pub(super) struct Drain {
 }
 
 /// Reads the data of the page that the caller may see.
-pub(super) async fn read(
-    api: &AdminApi,
-    caller: &AdminCaller,
-) -> Result<ListBrokersResponse, Status> {
+pub(super) async fn read(api: &AdminApi, caller: &Caller) -> Result<ListBrokersResponse, Status> {
     api.list_brokers(caller, ListBrokersRequest {}).await
 }
 

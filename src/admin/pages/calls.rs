@@ -4,7 +4,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 
 use crate::admin::state::AdminState;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 
 /// Makes a call. It runs on the runtime of the broker, to which connections of the database belong. If the future is dropped, the call is
 /// withdrawn. Otherwise a change could be made long after its viewer has been told that it failed.
@@ -13,8 +13,8 @@ use crate::grpc::{AdminApi, AdminCaller};
 /// Those of the call. `UNAVAILABLE` while the broker starts.
 pub(super) async fn make<T: Send + 'static, F>(
     state: &AdminState,
-    caller: AdminCaller,
-    call: impl FnOnce(AdminApi, AdminCaller) -> F + Send + 'static,
+    caller: Caller,
+    call: impl FnOnce(AdminApi, Caller) -> F + Send + 'static,
 ) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>> + Send + 'static,

@@ -13,7 +13,7 @@ use super::queue::QueueContent;
 use super::queues::View;
 use super::viewer::Viewer;
 use super::{brokers, format, operations, queue, queues};
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::Rpc;
 
 /// Answers with the page of all queues.
@@ -108,7 +108,7 @@ impl LivePage {
     ///
     /// # Errors
     /// The error of the call.
-    pub(super) async fn read(self, api: AdminApi, caller: AdminCaller) -> Result<Content, Status> {
+    pub(super) async fn read(self, api: AdminApi, caller: Caller) -> Result<Content, Status> {
         Ok(match self {
             Self::Queues => Content::Queues(queues::read(&api, &caller).await?),
             Self::Queue { queue } => {

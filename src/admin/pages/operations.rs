@@ -14,7 +14,7 @@ use super::answer::{Failure, redirect};
 use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::Rpc;
 
 /// The number of operations that are shown, and of those that are looked at. A viewer does not see the operations on all queues.
@@ -30,7 +30,7 @@ pub(super) struct Cancel {
 /// Reads the data of the page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
-    caller: &AdminCaller,
+    caller: &Caller,
 ) -> Result<ListOperationsResponse, Status> {
     let request = ListOperationsRequest {
         page_size: LOOKED_AT,

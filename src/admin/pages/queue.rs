@@ -17,7 +17,7 @@ use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
 use super::{format, groups};
 use crate::broker::ActivitySample;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::Rpc;
 
 /// The number of leases that are shown, and of dead items whose errors are grouped.
@@ -46,7 +46,7 @@ struct Lists {
 /// Reads the data of this queue's page that the caller may see.
 pub(super) async fn read(
     api: &AdminApi,
-    caller: &AdminCaller,
+    caller: &Caller,
     name: &str,
 ) -> Result<QueueContent, Status> {
     let list = async |state: ItemState, page_size, newest_first| {

@@ -19,7 +19,7 @@ use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
 use crate::broker::ActivitySample;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -102,10 +102,7 @@ const COLUMNS: [(&str, &str, &str); 10] = [
 ];
 
 /// Reads the data of the page that the caller may see.
-pub(super) async fn read(
-    api: &AdminApi,
-    caller: &AdminCaller,
-) -> Result<ListQueuesResponse, Status> {
+pub(super) async fn read(api: &AdminApi, caller: &Caller) -> Result<ListQueuesResponse, Status> {
     api.list_queues(caller, ListQueuesRequest::default()).await
 }
 

@@ -16,7 +16,7 @@ use super::answer::Failure;
 use super::calls;
 use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
 use crate::security::{Access, RefusalKind, ShownCertificate};
 
 /// The credentials of a request, which can be checked again while its response lasts.
@@ -30,7 +30,7 @@ pub(super) struct Credentials {
 /// The viewer of a page.
 pub(super) struct Viewer {
     state: Arc<AdminState>,
-    pub(super) caller: AdminCaller,
+    pub(super) caller: Caller,
     peer: IpAddr,
     /// The token that forms of this viewer carry.
     pub(super) form: String,
@@ -71,11 +71,11 @@ pub(super) fn identify(
     access: &Access,
     token: &[u8],
     peer: IpAddr,
-) -> Result<AdminCaller, RefusalKind> {
+) -> Result<Caller, RefusalKind> {
     // Many viewers share the address of a reverse proxy.
     let address = state.token_header.is_none().then_some(peer);
     let identity = access.of_bearer(token, address)?;
-    Ok(AdminCaller::of(identity, peer))
+    Ok(Caller::of(identity, peer))
 }
 
 /// Returns the token that a program or a reverse proxy sends with each request.
@@ -141,9 +141,9 @@ impl Viewer {
                 return Err(Failure::Forbidden(problem));
             }
             let form = state.sessions.open_form.clone();
-            return Ok(viewer(AdminCaller::at(*peer), form, false));
+            return Ok(viewer(Caller::at(*peer), form, false));
         };
-        let without_session = |caller: AdminCaller| {
+        let without_session = |caller: Caller| {
             let form = state.sessions.form_of(caller.name());
             viewer(caller, form, false)
         };
@@ -171,7 +171,7 @@ impl Viewer {
             refused(*peer, "the certificate has no identity");
             return Err(Failure::Login);
         };
-        Ok(without_session(AdminCaller::of(identity, *peer)))
+        Ok(without_session(Caller::of(identity, *peer)))
     }
 
     /// Returns the state of the process.
@@ -203,7 +203,7 @@ impl Viewer {
     /// [`Failure::Starting`] while there is no broker. [`Failure::Call`] with the error of the call.
     pub(super) async fn call<T: Send + 'static, F>(
         &self,
-        call: impl FnOnce(AdminApi, AdminCaller) -> F + Send + 'static,
+        call: impl FnOnce(AdminApi, Caller) -> F + Send + 'static,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Status>> + Send + 'static,

@@ -13,7 +13,8 @@ use super::service::Service;
 use crate::broker::Operator;
 use crate::cli::command_error::CommandError;
 use crate::cli::config_args::unknown_queue;
-use crate::grpc::{AdminApi, AdminCaller};
+use crate::grpc::{AdminApi, Caller};
+use crate::security::rpcs;
 
 /// The service, or the database.
 #[derive(Clone)]
@@ -29,7 +30,7 @@ pub(super) enum Admin {
 pub(super) struct Database {
     api: AdminApi,
     operator: Arc<Operator>,
-    caller: AdminCaller,
+    caller: Caller,
 }
 
 impl Database {
@@ -38,15 +39,17 @@ impl Database {
         Self {
             api: AdminApi::new(operator.clone()),
             operator,
-            caller: AdminCaller::named(database_user()),
+            caller: Caller::named(database_user()),
         }
     }
 }
 
-macro_rules! rpcs {
-    ($($rpc:ident($request:ident) -> $response:ident;)*) => {
+macro_rules! admin {
+    (Leases { $($leases:tt)* } Admin {
+        $($(#[$doc:meta])* $rpc:ident $method:ident($request:ident) -> $response:ident $roles:tt;)*
+    }) => {
         impl Admin {$(
-            pub(super) async fn $rpc(
+            pub(super) async fn $method(
                 &self,
                 request: proto::$request,
             ) -> Result<proto::$response, CommandError> {
@@ -54,12 +57,12 @@ macro_rules! rpcs {
                     Self::Service(service) => {
                         let mut client = service.client().await?;
                         // Boxed, because the futures of calls are large.
-                        Box::pin(async move { client.$rpc(request).await })
+                        Box::pin(async move { client.$method(request).await })
                             .await
                             .map(Response::into_inner)
                     }
                     Self::Database(database) => {
-                        Box::pin(database.api.$rpc(&database.caller, request)).await
+                        Box::pin(database.api.$method(&database.caller, request)).await
                     }
                 };
                 match answer {
@@ -71,24 +74,7 @@ macro_rules! rpcs {
     };
 }
 
-rpcs! {
-    list_queues(ListQueuesRequest) -> ListQueuesResponse;
-    list_items(ListItemsRequest) -> ListItemsResponse;
-    get_item(GetItemRequest) -> GetItemResponse;
-    pause_queue(PauseQueueRequest) -> PauseQueueResponse;
-    resume_queue(ResumeQueueRequest) -> ResumeQueueResponse;
-    list_groups(ListGroupsRequest) -> ListGroupsResponse;
-    pause_group(PauseGroupRequest) -> PauseGroupResponse;
-    resume_group(ResumeGroupRequest) -> ResumeGroupResponse;
-    set_queue_limits(SetQueueLimitsRequest) -> SetQueueLimitsResponse;
-    cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse;
-    start_operation(StartOperationRequest) -> StartOperationResponse;
-    get_operation(GetOperationRequest) -> GetOperationResponse;
-    list_operations(ListOperationsRequest) -> ListOperationsResponse;
-    cancel_operation(CancelOperationRequest) -> CancelOperationResponse;
-    list_brokers(ListBrokersRequest) -> ListBrokersResponse;
-    drain_broker(DrainBrokerRequest) -> DrainBrokerResponse;
-}
+rpcs!(admin);
 
 impl Admin {
     /// Runs operations of the database in this process, for as long as it is polled. For a service it does nothing: brokers run them.

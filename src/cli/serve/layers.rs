@@ -31,9 +31,11 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Starts the broker, and the server on a port that other layers may serve too.
+    /// Starts the broker, and the server on a port that other layers may serve too. `rules`: the identities of the new configuration.
+    /// `None`: they have not changed.
     pub(super) fn start(
         parts: Parts,
+        rules: Option<Rules>,
         telemetry: Arc<Telemetry>,
         listener: &TcpListener,
         lease_operations: LeaseOperations,
@@ -66,6 +68,9 @@ impl Layers {
             spans: telemetry.spans(),
             sampler: config.telemetry.sampler(),
         };
+        // Before the first call, so that no queue is served by rules that do not know it. All that can fail has been done: the server
+        // starts on a port that is served already.
+        security.replace_rules(rules);
         let server = grpc::serve_observed(
             listener,
             broker.clone(),
@@ -85,13 +90,6 @@ impl Layers {
             telemetry,
             security,
         })
-    }
-
-    /// Replaces the identities, their roles and their limits. `None`: they have not changed.
-    pub(super) fn replace_identities(&self, rules: Option<Rules>) {
-        if let (Some(access), Some(rules)) = (&self.security.access, rules) {
-            access.replace(rules);
-        }
     }
 
     /// Drains the server, and stops the broker and telemetry.

@@ -17,7 +17,7 @@ pub(super) type Opening = JoinHandle<Result<Opened, CommandError>>;
 /// A new configuration with its files, keys and databases open. The running layers have not changed yet.
 pub(super) struct Opened {
     pub(super) changes: Vec<Change>,
-    /// The identities for the running layers. `None`: they have not changed.
+    /// The new identities. `None`: they have not changed.
     pub(super) rules: Option<Rules>,
     pub(super) next: Next,
 }
@@ -36,25 +36,24 @@ pub(super) fn start(config: Config, changes: Vec<Change>, way: Way, running: &La
     spawn_blocking(move || Handle::current().block_on(open(config, changes, way, security)))
 }
 
-/// `running`: the security of the running layers.
 async fn open(
     config: Config,
     changes: Vec<Change>,
     way: Way,
-    running: Security,
+    security: Security,
 ) -> Result<Opened, CommandError> {
     let has_new_rules = changes.iter().any(|change| change.key[0] == "auth");
-    let rules = match (&running.access, &config.auth) {
+    let rules = match (&security.access, &config.auth) {
         (Some(access), Some(auth)) if has_new_rules => {
             Some(access.prepare(auth).await.map_err(CommandError::usage)?)
         }
-        _ => None,
+        (Some(_), Some(_)) | (None, None) => None,
+        // Such a change has been refused. Without this, every caller could do everything.
+        _ => return Err(CommandError::usage("restart the service to change auth")),
     };
     let next = match way {
         Way::InPlace => Next::Running(config),
         Way::NewLayers => {
-            let security = Security::open_next(&config, running).await;
-            let security = security.map_err(CommandError::usage)?;
             memory_limit::warn_if_exceeded(&config);
             let store = open_store(&config).await?;
             Next::New(Parts {

@@ -9,7 +9,6 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::audit::{audited, cancelled_keys, of_keys};
-use super::caller::AdminCaller;
 use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
@@ -18,6 +17,7 @@ use super::messages::{
     start_from_proto, until_from_proto,
 };
 use crate::broker::{CountLimits, Error, ListedBrokers, Operator};
+use crate::grpc::caller::Caller;
 use crate::grpc::messages::{cancel_from_proto, cancel_results, uuid_from_proto};
 use crate::security::Rpc;
 
@@ -52,7 +52,7 @@ impl AdminApi {
     /// Lists queues.
     pub async fn list_queues(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ListQueuesRequest,
     ) -> Answer<proto::ListQueuesResponse> {
         for queue in &request.queues {
@@ -73,7 +73,7 @@ impl AdminApi {
     /// Lists items.
     pub async fn list_items(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ListItemsRequest,
     ) -> Answer<proto::ListItemsResponse> {
         caller.check(Rpc::ListItems, &request.queue)?;
@@ -84,7 +84,7 @@ impl AdminApi {
     /// Returns an item.
     pub async fn get_item(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::GetItemRequest,
     ) -> Answer<proto::GetItemResponse> {
         caller.check(Rpc::GetItem, &request.queue)?;
@@ -96,7 +96,7 @@ impl AdminApi {
     /// Pauses a queue.
     pub async fn pause_queue(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::PauseQueueRequest,
     ) -> Answer<proto::PauseQueueResponse> {
         let (rpc, queue, reason) = (Rpc::PauseQueue, &request.queue, &request.reason);
@@ -116,7 +116,7 @@ impl AdminApi {
     /// Ends the pause of a queue.
     pub async fn resume_queue(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ResumeQueueRequest,
     ) -> Answer<proto::ResumeQueueResponse> {
         let (rpc, queue) = (Rpc::ResumeQueue, &request.queue);
@@ -131,7 +131,7 @@ impl AdminApi {
     /// Changes limits of a queue.
     pub async fn set_queue_limits(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::SetQueueLimitsRequest,
     ) -> Answer<proto::SetQueueLimitsResponse> {
         let (rpc, queue) = (Rpc::SetQueueLimits, &request.queue);
@@ -152,7 +152,7 @@ impl AdminApi {
     /// Lists groups.
     pub async fn list_groups(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ListGroupsRequest,
     ) -> Answer<proto::ListGroupsResponse> {
         let queue = &request.queue;
@@ -166,7 +166,7 @@ impl AdminApi {
     /// Pauses a group.
     pub async fn pause_group(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::PauseGroupRequest,
     ) -> Answer<proto::PauseGroupResponse> {
         let (rpc, queue, reason) = (Rpc::PauseGroup, &request.queue, &request.reason);
@@ -185,7 +185,7 @@ impl AdminApi {
     /// Ends the pause of a group.
     pub async fn resume_group(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ResumeGroupRequest,
     ) -> Answer<proto::ResumeGroupResponse> {
         let (rpc, queue, group) = (Rpc::ResumeGroup, &request.queue, &request.group);
@@ -200,7 +200,7 @@ impl AdminApi {
     /// Starts an operation, or counts what it would change.
     pub async fn start_operation(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::StartOperationRequest,
     ) -> Answer<proto::StartOperationResponse> {
         let rpc = Rpc::StartOperation;
@@ -245,7 +245,7 @@ impl AdminApi {
     /// Takes leases away from their workers. A running broker serves this rpc itself, because it also records the leases.
     pub async fn cancel_leases(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::CancelLeasesRequest,
     ) -> Answer<proto::CancelLeasesResponse> {
         let rpc = Rpc::CancelLeases;
@@ -262,7 +262,7 @@ impl AdminApi {
     /// Returns an operation. One on a queue of which the caller has no role does not exist for it.
     pub async fn get_operation(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::GetOperationRequest,
     ) -> Answer<proto::GetOperationResponse> {
         caller.check_somewhere(Rpc::GetOperation)?;
@@ -279,7 +279,7 @@ impl AdminApi {
     /// Lists operations.
     pub async fn list_operations(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::ListOperationsRequest,
     ) -> Answer<proto::ListOperationsResponse> {
         let rpc = Rpc::ListOperations;
@@ -312,7 +312,7 @@ impl AdminApi {
     /// Stops an operation.
     pub async fn cancel_operation(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::CancelOperationRequest,
     ) -> Answer<proto::CancelOperationResponse> {
         let rpc = Rpc::CancelOperation;
@@ -334,7 +334,7 @@ impl AdminApi {
     /// Lists brokers.
     pub async fn list_brokers(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         _: proto::ListBrokersRequest,
     ) -> Answer<proto::ListBrokersResponse> {
         caller.check_somewhere(Rpc::ListBrokers)?;
@@ -345,7 +345,7 @@ impl AdminApi {
     /// Tells a broker to stop.
     pub async fn drain_broker(
         &self,
-        caller: &AdminCaller,
+        caller: &Caller,
         request: proto::DrainBrokerRequest,
     ) -> Answer<proto::DrainBrokerResponse> {
         let rpc = Rpc::DrainBroker;
@@ -359,7 +359,7 @@ impl AdminApi {
     }
 
     /// Converts brokers for a caller. Queues on which the caller has no role are left out.
-    fn brokers(&self, caller: &AdminCaller, listed: &ListedBrokers) -> proto::ListBrokersResponse {
+    fn brokers(&self, caller: &Caller, listed: &ListedBrokers) -> proto::ListBrokersResponse {
         let is_shown = |queue: &str| caller.may(Rpc::ListBrokers, queue);
         brokers_to_proto(&self.operator, listed, is_shown)
     }

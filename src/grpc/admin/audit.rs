@@ -4,8 +4,8 @@ use lease_broker_model::text::log_field;
 use lease_broker_proto as proto;
 use lease_broker_store::Applied;
 
-use super::caller::AdminCaller;
 use crate::broker::Error;
+use crate::grpc::caller::Caller;
 use crate::security::Rpc;
 
 /// The number of keys that a line names.
@@ -32,7 +32,7 @@ pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> S
 /// A line says `perhaps` if it is not known whether the change was made: after some errors, and if the future is dropped because the
 /// caller went away or its deadline passed.
 pub(in crate::grpc) async fn audited<T>(
-    caller: &AdminCaller,
+    caller: &Caller,
     rpc: Rpc,
     queue: &str,
     detail: &str,
@@ -52,7 +52,7 @@ pub(in crate::grpc) async fn audited<T>(
 
 /// The line about a change. It is written when it is dropped.
 struct Line<'a> {
-    caller: &'a AdminCaller,
+    caller: &'a Caller,
     rpc: Rpc,
     queue: &'a str,
     detail: &'a str,

@@ -9,6 +9,7 @@ mod messages;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use tonic::Status;
 
+pub(in crate::grpc) use self::messages::decodes;
 pub(super) use self::messages::message_of;
 use self::messages::{Kind, Schema};
 use crate::broker::Error;

@@ -70,36 +70,6 @@ impl Schema {
     }
 }
 
-/// Returns the message type of an rpc.
-pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
-    match rpc {
-        Rpc::ClaimBatch => &CLAIM_BATCH,
-        Rpc::Heartbeat => &HEARTBEAT,
-        Rpc::Complete => &COMPLETE,
-        Rpc::Fail => &FAIL,
-        Rpc::Release => &RELEASE,
-        Rpc::ReleaseClaims => &RELEASE_CLAIMS,
-        Rpc::Wake => &WAKE,
-        Rpc::Enqueue => &ENQUEUE,
-        Rpc::CancelLeases => &CANCEL_LEASES,
-        Rpc::ListQueues => &LIST_QUEUES,
-        Rpc::ListItems => &LIST_ITEMS,
-        Rpc::GetItem => &GET_ITEM,
-        Rpc::PauseQueue => &PAUSE_QUEUE,
-        Rpc::ResumeQueue => &RESUME_QUEUE,
-        Rpc::SetQueueLimits => &SET_QUEUE_LIMITS,
-        Rpc::ListGroups => &LIST_GROUPS,
-        Rpc::PauseGroup => &PAUSE_GROUP,
-        Rpc::ResumeGroup => &RESUME_GROUP,
-        Rpc::StartOperation => &START_OPERATION,
-        Rpc::GetOperation => &GET_OPERATION,
-        Rpc::ListOperations => &LIST_OPERATIONS,
-        Rpc::CancelOperation => &CANCEL_OPERATION,
-        Rpc::ListBrokers => &LIST_BROKERS,
-        Rpc::DrainBroker => &DRAIN_BROKER,
-    }
-}
-
 const fn field(number: u32, name: &'static str, kind: Kind) -> Field {
     Field { number, name, kind }
 }
@@ -115,21 +85,72 @@ macro_rules! schema {
 
 use Kind::{Bytes, Double, List, Map, Message, Name, Number, Text, Texts};
 use lease_broker_proto as proto;
+use prost::Message as _;
+
+macro_rules! requests {
+    ($($rpc:ident($request:ident) $($number:literal $field:literal $kind:expr),*;)*) => {
+        /// Returns the message type of an rpc.
+        pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
+            match rpc {
+                $(Rpc::$rpc => {
+                    schema!(REQUEST, proto::$request, $($number $field $kind),*);
+                    &REQUEST
+                })*
+            }
+        }
+
+        /// Decodes a request. Returns false if it cannot be decoded.
+        pub(in crate::grpc) fn decodes(rpc: Rpc, request: &[u8]) -> bool {
+            match rpc {
+                $(Rpc::$rpc => proto::$request::decode(request).is_ok(),)*
+            }
+        }
+    };
+}
+
+requests! {
+    ClaimBatch(ClaimBatchRequest)
+        1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
+        5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number, 8 "groups" Texts(GROUPS),
+        9 "max_run" Number;
+    Heartbeat(HeartbeatRequest) 1 "queue" Name, 2 "renewals" List(ITEMS, &RENEWAL), 3 "lease_duration" Message(&TIME);
+    Complete(CompleteRequest) 1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM);
+    Fail(FailRequest) 1 "queue" Name, 2 "failures" List(ITEMS, &FAILURE), 3 "next" Message(&NEXT_CLAIM);
+    Release(ReleaseRequest) 1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED);
+    ReleaseClaims(ReleaseClaimsRequest) 1 "queue" Name, 2 "worker_id" Name, 3 "request_ids" Texts(ITEMS);
+    Wake(WakeRequest) 1 "queue" Name;
+    Enqueue(EnqueueRequest) 1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name;
+    CancelLeases(CancelLeasesRequest)
+        1 "queue" Name, 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text,
+        6 "cancellations" List(ITEMS, &CANCELLATION);
+    ListQueues(ListQueuesRequest) 1 "queues" Texts(ITEMS), 2 "exact" Number;
+    ListItems(ListItemsRequest)
+        1 "queue" Name, 2 "state" Number, 3 "filter" Message(&FILTER), 4 "page_size" Number, 5 "page_token" Text,
+        6 "newest_first" Number;
+    GetItem(GetItemRequest) 1 "queue" Name, 2 "key" Text;
+    PauseQueue(PauseQueueRequest) 1 "queue" Name, 2 "mode" Number, 3 "reason" Text, 4 "until" Message(&TIME);
+    ResumeQueue(ResumeQueueRequest) 1 "queue" Name, 2 "reason" Text;
+    SetQueueLimits(SetQueueLimitsRequest) 1 "queue" Name, 2 "limits" Message(&QUEUE_LIMITS), 3 "reason" Text;
+    ListGroups(ListGroupsRequest) 1 "queue" Name, 2 "state" Number, 3 "page_size" Number, 4 "page_token" Text;
+    PauseGroup(PauseGroupRequest) 1 "queue" Name, 2 "group" Text, 3 "reason" Text, 4 "until" Message(&TIME);
+    ResumeGroup(ResumeGroupRequest) 1 "queue" Name, 2 "group" Text, 3 "reason" Text;
+    StartOperation(StartOperationRequest)
+        1 "queue" Name, 2 "filter" Message(&FILTER), 3 "redrive" Message(&REDRIVE), 4 "cancel_leases" Message(&CANCEL_HELD),
+        5 "purge" Message(&PURGE), 6 "limit" Number, 7 "max_per_second" Number, 8 "dry_run" Number, 9 "request_id" Name,
+        10 "reason" Text;
+    GetOperation(GetOperationRequest) 1 "operation_id" Name;
+    ListOperations(ListOperationsRequest) 1 "queue" Name, 2 "running_only" Number, 3 "page_size" Number, 4 "page_token" Text;
+    CancelOperation(CancelOperationRequest) 1 "operation_id" Name, 2 "reason" Text;
+    ListBrokers(ListBrokersRequest);
+    DrainBroker(DrainBrokerRequest) 1 "broker_id" Name, 2 "reason" Text;
+}
 
 schema!(TIME, prost_types::Duration, 1 "seconds" Number, 2 "nanos" Number);
 schema!(VALUE, proto::ColumnValue,
     1 "bool_value" Number, 2 "int64_value" Number, 3 "double_value" Double, 4 "string_value" Text,
     5 "bytes_value" Bytes, 6 "timestamp_value" Message(&TIME), 7 "decimal_value" Text, 8 "null_value" Number);
 schema!(COLUMN, (String, proto::ColumnValue), 1 "columns" Name, 2 "columns" Message(&VALUE));
-schema!(CLAIM_BATCH, proto::ClaimBatchRequest,
-    1 "queue" Name, 2 "worker_id" Name, 3 "max_items" Number, 4 "lease_duration" Message(&TIME),
-    5 "wait_timeout" Message(&TIME), 6 "request_id" Name, 7 "max_bytes" Number, 8 "groups" Texts(GROUPS),
-    9 "max_run" Number);
-schema!(HEARTBEAT, proto::HeartbeatRequest,
-    1 "queue" Name, 2 "renewals" List(ITEMS, &RENEWAL), 3 "lease_duration" Message(&TIME));
 schema!(RENEWAL, proto::Renewal, 1 "renewals.lease_id" Text, 2 "renewals.checkpoint" Bytes);
-schema!(COMPLETE, proto::CompleteRequest,
-    1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM));
 schema!(NEXT_CLAIM, proto::NextClaim,
     1 "next.worker_id" Name, 2 "next.max_items" Number, 3 "next.lease_duration" Message(&TIME),
     4 "next.request_id" Name, 5 "next.max_bytes" Number, 6 "next.groups" Texts(GROUPS),
@@ -139,39 +160,15 @@ schema!(COMPLETION, proto::Completion,
     3 "completions.columns" Map(&COLUMN));
 schema!(FOLLOW_UP, proto::FollowUp,
     1 "completions.follow_ups.queue" Name, 2 "completions.follow_ups.item" Message(&NEW_ITEM));
-schema!(FAIL, proto::FailRequest,
-    1 "queue" Name, 2 "failures" List(ITEMS, &FAILURE), 3 "next" Message(&NEXT_CLAIM));
 schema!(FAILURE, proto::Failure,
     1 "failures.lease_id" Text, 2 "failures.error_message" Text, 3 "failures.retry_delay" Message(&TIME),
     4 "failures.dead_letter" Number, 5 "failures.columns" Map(&COLUMN), 6 "failures.checkpoint" Bytes);
-schema!(RELEASE, proto::ReleaseRequest,
-    1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED));
 schema!(RELEASED, proto::Release,
     1 "releases.lease_id" Text, 2 "releases.delay" Message(&TIME), 3 "releases.checkpoint" Bytes);
-schema!(RELEASE_CLAIMS, proto::ReleaseClaimsRequest,
-    1 "queue" Name, 2 "worker_id" Name, 3 "request_ids" Texts(ITEMS));
-schema!(CANCEL_LEASES, proto::CancelLeasesRequest,
-    1 "queue" Name, 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text,
-    6 "cancellations" List(ITEMS, &CANCELLATION));
 schema!(CANCELLATION, proto::Cancellation, 1 "cancellations.key" Text, 2 "cancellations.fencing_token" Number);
-schema!(LIST_QUEUES, proto::ListQueuesRequest, 1 "queues" Texts(ITEMS), 2 "exact" Number);
-schema!(LIST_ITEMS, proto::ListItemsRequest,
-    1 "queue" Name, 2 "state" Number, 3 "filter" Message(&FILTER), 4 "page_size" Number, 5 "page_token" Text,
-    6 "newest_first" Number);
 schema!(FILTER, proto::ItemFilter,
     1 "filter.keys" Texts(ITEMS), 2 "filter.owner" Name, 3 "filter.error_contains" Text, 4 "filter.state_since" Message(&TIME),
     5 "filter.state_before" Message(&TIME), 6 "filter.min_attempt" Number, 7 "filter.columns" Map(&COLUMN));
-schema!(GET_ITEM, proto::GetItemRequest, 1 "queue" Name, 2 "key" Text);
-schema!(PAUSE_QUEUE, proto::PauseQueueRequest,
-    1 "queue" Name, 2 "mode" Number, 3 "reason" Text, 4 "until" Message(&TIME));
-schema!(RESUME_QUEUE, proto::ResumeQueueRequest, 1 "queue" Name, 2 "reason" Text);
-schema!(LIST_GROUPS, proto::ListGroupsRequest,
-    1 "queue" Name, 2 "state" Number, 3 "page_size" Number, 4 "page_token" Text);
-schema!(PAUSE_GROUP, proto::PauseGroupRequest,
-    1 "queue" Name, 2 "group" Text, 3 "reason" Text, 4 "until" Message(&TIME));
-schema!(RESUME_GROUP, proto::ResumeGroupRequest, 1 "queue" Name, 2 "group" Text, 3 "reason" Text);
-schema!(SET_QUEUE_LIMITS, proto::SetQueueLimitsRequest,
-    1 "queue" Name, 2 "limits" Message(&QUEUE_LIMITS), 3 "reason" Text);
 schema!(QUEUE_LIMITS, proto::QueueLimits,
     1 "limits.max_leases" Number, 2 "limits.rate" Message(&QUEUE_RATE), 3 "limits.group_max_leases" Number,
     4 "limits.group_rate" Message(&GROUP_RATE));
@@ -179,22 +176,9 @@ schema!(GROUP_RATE, proto::QueueRate,
     1 "limits.group_rate.items" Number, 2 "limits.group_rate.per" Message(&TIME), 3 "limits.group_rate.burst" Number);
 schema!(QUEUE_RATE, proto::QueueRate,
     1 "limits.rate.items" Number, 2 "limits.rate.per" Message(&TIME), 3 "limits.rate.burst" Number);
-schema!(START_OPERATION, proto::StartOperationRequest,
-    1 "queue" Name, 2 "filter" Message(&FILTER), 3 "redrive" Message(&REDRIVE), 4 "cancel_leases" Message(&CANCEL_HELD),
-    5 "purge" Message(&PURGE), 6 "limit" Number, 7 "max_per_second" Number, 8 "dry_run" Number, 9 "request_id" Name,
-    10 "reason" Text);
 schema!(REDRIVE, proto::Redrive,
     1 "redrive.delay" Message(&TIME), 2 "redrive.keep_attempts" Number, 3 "redrive.clear_checkpoint" Number);
 schema!(CANCEL_HELD, proto::CancelHeld, 1 "cancel_leases.delay" Message(&TIME), 2 "cancel_leases.dead_letter" Number);
 schema!(PURGE, proto::Purge, 1 "purge.state" Number);
-schema!(GET_OPERATION, proto::GetOperationRequest, 1 "operation_id" Name);
-schema!(LIST_OPERATIONS, proto::ListOperationsRequest,
-    1 "queue" Name, 2 "running_only" Number, 3 "page_size" Number, 4 "page_token" Text);
-schema!(CANCEL_OPERATION, proto::CancelOperationRequest, 1 "operation_id" Name, 2 "reason" Text);
-schema!(LIST_BROKERS, proto::ListBrokersRequest,);
-schema!(DRAIN_BROKER, proto::DrainBrokerRequest, 1 "broker_id" Name, 2 "reason" Text);
-schema!(WAKE, proto::WakeRequest, 1 "queue" Name);
-schema!(ENQUEUE, proto::EnqueueRequest,
-    1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name);
 schema!(NEW_ITEM, proto::NewItem,
     1 "items.columns" Map(&COLUMN), 2 "items.delay" Message(&TIME), 3 "items.trace_parent" Text);

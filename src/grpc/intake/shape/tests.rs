@@ -8,7 +8,6 @@ use prost_types::{DescriptorProto, FileDescriptorSet};
 use tonic_types::StatusExt as _;
 
 use super::*;
-use crate::grpc::fuzzing::decodes;
 use crate::security::Rpc;
 
 fn check_call(rpc: Rpc, message: &[u8]) -> Result<usize, Status> {
