@@ -24,10 +24,11 @@ const WRONG_CREDENTIALS: [u32; 5] = [18_456, 18_452, 18_486, 18_487, 18_488];
 
 impl Fixture {
     async fn open(server: Server, settings: &Settings) -> Self {
-        let opened = with_timeout(Box::pin(MssqlStore::open(settings, &[queue("items")])));
+        let queues = [queue("items")];
+        let opened = with_timeout(Box::pin(MssqlStore::open(settings, &queues))).await;
         Self {
             server,
-            store: opened.await.expect("the server is ready").into(),
+            store: opened.expect("the server is ready").into(),
         }
     }
 
