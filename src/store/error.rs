@@ -312,6 +312,9 @@ pub struct Outage {
 pub enum OutageCause {
     /// The database cannot be reached, or ended the connection.
     NoConnection,
+    /// The broker cannot log in: its user, password, token or address is refused, or the server's certificate. Somebody has to
+    /// correct it.
+    Login,
     /// The database did not answer in time.
     NoAnswer,
     /// Locks or connections were in use for too long, or the database refuses work for now.
@@ -327,8 +330,9 @@ pub enum OutageCause {
 
 impl OutageCause {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NoConnection,
+        Self::Login,
         Self::NoAnswer,
         Self::Busy,
         Self::NoSpace,
@@ -340,6 +344,7 @@ impl OutageCause {
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoConnection => "no_connection",
+            Self::Login => "login",
             Self::NoAnswer => "no_answer",
             Self::Busy => "busy",
             Self::NoSpace => "no_space",
@@ -353,6 +358,7 @@ impl std::fmt::Display for OutageCause {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::NoConnection => "the database cannot be reached",
+            Self::Login => "the broker cannot log in to the database",
             Self::NoAnswer => "the database does not answer",
             Self::Busy => "the database is locked or busy",
             Self::NoSpace => "the database has no space left",

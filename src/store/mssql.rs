@@ -37,6 +37,7 @@ mod latest_now;
 mod left_out;
 mod list_parameters;
 mod login_error;
+mod logins;
 mod migrations;
 mod mirror;
 mod new_item;

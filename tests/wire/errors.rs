@@ -1,6 +1,6 @@
 //! Answers that contain an error. The broker discards everything else in such an answer.
 
-use lease_broker_store::StoreError;
+use lease_broker_store::{Facts as _, OutageCause, StoreError};
 
 use crate::wire::answers::{OPERATION, TOKEN, claimed, claimed_row, held, held_row, settled};
 use crate::wire::fixture::Fixture;
@@ -80,5 +80,27 @@ async fn moved_database_is_reached_by_a_new_connection() {
             "error {number}"
         );
         fixture.server.wait_for_close(requests[0].connection).await;
+    }
+}
+
+/// Another connection would meet the same page, so one answer is enough. The other connections are not in doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_page_is_reported_once_with_its_cause() {
+    for number in [605, 823, 824, 3624, 9001] {
+        let fixture = Fixture::start().await;
+        let damaged = Tokens::new().error_of_class(24, number, "It is damaged.");
+        fixture
+            .server
+            .always(OPERATION, Reply::AnswerAndClose(damaged));
+        let error = fixture.complete(1).await.expect_err("it is damaged");
+        let StoreError::Unavailable(outage) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(outage.cause, OutageCause::File);
+        assert_eq!((outage.number, outage.tries), (Some(number), 1));
+        let requests = fixture.server.requests(OPERATION);
+        assert_eq!(requests.len(), 1);
+        fixture.server.wait_for_close(requests[0].connection).await;
+        assert_eq!(fixture.store.pool_status().idle, 0);
     }
 }

@@ -1,5 +1,7 @@
 //! Logins that the server refuses or redirects to another server.
 
+use std::net::SocketAddr;
+
 use lease_broker_store::StoreError;
 
 use crate::support::timeout::with_timeout;
@@ -115,10 +117,25 @@ async fn missing_database_ends_the_start_after_retries() {
     }
 }
 
+fn route_to(address: SocketAddr) -> Login {
+    Login::Route(address.ip().to_string(), address.port())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirect_to_a_named_instance_is_followed() {
+    let target = responder().await;
+    let host = format!("{}\\INST01", target.address.ip());
+    let route = Login::Route(host, target.address.port());
+    let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
+    let opened = open_with(gateway.address, LONG_LIMITS, PLAIN).await;
+    opened.map(drop).expect("the redirect is followed");
+    assert_eq!(target.count(is_login), 3);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirected_login_is_followed() {
     let target = responder().await;
-    let route = Login::Route(target.address);
+    let route = route_to(target.address);
     let gateway = Server::start(Encryption::Unsupported, route, database::answer).await;
     let store = open_with(gateway.address, LONG_LIMITS, PLAIN).await;
     let store = store.expect("the redirect is followed");
@@ -147,7 +164,7 @@ async fn redirect_loop_ends() {
     let mut next = target.address;
     let mut chain = Vec::new();
     for _ in 0..20 {
-        let route = Login::Route(next);
+        let route = route_to(next);
         let server = Server::start(Encryption::Unsupported, route, database::answer).await;
         next = server.address;
         chain.push(server);

@@ -152,7 +152,7 @@ async fn refused_login_reads_the_connection_string_again() {
         .heartbeat(1)
         .await
         .expect_err("the password is wrong");
-    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     std::fs::write(&file, text(&new) + "\n").expect("the file is written");
     for _ in 0..2 {
         new.on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);

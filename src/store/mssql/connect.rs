@@ -1,12 +1,11 @@
 //! Opens sessions on a server: TCP, TLS and login, and the redirects that a server can answer a login with.
 
 use std::io::{Error as IoError, ErrorKind};
-use std::path::Path;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tiberius::error::Error;
-use tiberius::{AuthMethod, Client, Config};
+use tiberius::{Client, Config};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -50,11 +49,6 @@ pub(super) async fn connect(
     let mut config = server.clone();
     config.handshake_timeout(Some(settings.handshake_timeout));
     config.command_timeout(Some(settings.try_timeout()));
-    if let Some(path) = &settings.access_token_file {
-        let token = access_token(path).await;
-        let token = token.map_err(|error| while_connecting(&error))?;
-        config.authentication(AuthMethod::aad_token(token.trim()));
-    }
     let mut redirects = 0;
     loop {
         let opened = open_socket(&config, settings.connect_timeout).await;
@@ -64,7 +58,8 @@ pub(super) async fn connect(
         match Box::pin(login).await {
             Err(Error::Routing { host, port }) if redirects < MAX_REDIRECTS => {
                 redirects += 1;
-                config.host(host);
+                // A named instance has the form `HOST\INSTANCE`. The port is that of the instance.
+                config.host(host.split('\\').next().unwrap_or_default());
                 config.port(port);
             }
             Err(error) => {
@@ -74,18 +69,6 @@ pub(super) async fn connect(
             Ok(session) => return Ok((session, socket)),
         }
     }
-}
-
-/// Reads the access token. It is read for each connection, because another program renews it by writing the file.
-async fn access_token(path: &Path) -> Result<String, Error> {
-    let token = tokio::fs::read_to_string(path).await.map_err(|error| {
-        let path = path.display();
-        IoError::new(
-            error.kind(),
-            format!("cannot read the access token file {path}: {error}"),
-        )
-    })?;
-    Ok(token)
 }
 
 /// Opens a TCP connection, with a second handle of its socket.

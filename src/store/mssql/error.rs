@@ -121,6 +121,11 @@ impl OperationFailure {
 
     /// Returns whether the connection must be closed.
     pub(super) fn breaks_connection(&self) -> bool {
+        matches!(&self.cause, Cause::Statement(error) if breaks_connection(error))
+    }
+
+    /// Returns whether the other connections may have ended too.
+    pub(super) fn is_of_server(&self) -> bool {
         self.remedy() == Some(Remedy::Reconnect)
     }
 
@@ -174,12 +179,15 @@ impl OperationFailure {
             Cause::Statement(error) => match remedy(error) {
                 Remedy::Retry => true,
                 Remedy::Reconnect => retry_safety == RetrySafety::Idempotent,
-                Remedy::Wait | Remedy::Refuse | Remedy::Misconfigured | Remedy::Bug => false,
+                Remedy::Wait
+                | Remedy::Damaged
+                | Remedy::Refuse
+                | Remedy::Misconfigured
+                | Remedy::Bug => false,
             },
-            // An error number means that the server answered and refused the login, perhaps only for a moment. The
-            // operation was not sent yet. If the server does not answer at all, the operation fails, and the health
-            // check finds out when the server is back.
-            Cause::Connection(StoreError::Unavailable(outage)) => outage.number.is_some(),
+            // The operation was not sent yet. If the server does not answer at all, or refuses every login, the operation fails, and
+            // the health check finds out when the server is back.
+            Cause::Connection(StoreError::Unavailable(outage)) => is_refused_for_a_moment(outage),
             Cause::Connection(_) => false,
         }
     }
@@ -225,9 +233,25 @@ impl From<Error> for StoreError {
     }
 }
 
-/// Converts an error that occurred before the connection was ready. The result is never [`StoreError::Bug`].
+/// Converts an error that occurred before the connection was ready. The result is always an outage. Its cause is
+/// [`OutageCause::Login`] if somebody has to correct the login or the configuration.
 pub(super) fn while_connecting(error: &Error) -> StoreError {
-    with_remedy(remedy_while_connecting(error), error).not_applied()
+    match with_remedy(remedy_while_connecting(error), error).not_applied() {
+        StoreError::Misconfigured(reason) => StoreError::Unavailable(Outage {
+            reason,
+            cause: OutageCause::Login,
+            tries: 1,
+            number: error.code(),
+            applied: Applied::No,
+        }),
+        other => other,
+    }
+}
+
+/// Returns whether a connection was not opened because the server has refused the login, as one that starts does for a moment. An
+/// error number means that the server has answered.
+pub(super) fn is_refused_for_a_moment(outage: &Outage) -> bool {
+    outage.number.is_some() && outage.cause != OutageCause::Login
 }
 
 /// Converts the failure of the last login at the start of a store. On Azure SQL, error 4060 can mean a failover, so
@@ -271,6 +295,11 @@ pub(super) fn of_schema_change(error: &Error, purpose: &str) -> StoreError {
     }
 }
 
+/// Returns whether the connection must be closed after this error of a batch.
+pub(super) fn breaks_connection(error: &Error) -> bool {
+    matches!(remedy(error), Remedy::Reconnect | Remedy::Damaged)
+}
+
 /// Returns whether a statement has failed because a lock was not free in time.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     const LOCK_TIMEOUT: u32 = 1222;
@@ -297,17 +326,19 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
         text_of(error)
     };
     match remedy {
-        Remedy::Retry | Remedy::Reconnect | Remedy::Wait => StoreError::Unavailable(Outage {
-            reason: text,
-            cause: cause_of(remedy, error),
-            tries: 1,
-            number: error.code(),
-            // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
-            applied: match remedy {
-                Remedy::Reconnect => Applied::Unknown,
-                _ => Applied::No,
-            },
-        }),
+        Remedy::Retry | Remedy::Reconnect | Remedy::Wait | Remedy::Damaged => {
+            StoreError::Unavailable(Outage {
+                reason: text,
+                cause: cause_of(remedy, error),
+                tries: 1,
+                number: error.code(),
+                // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
+                applied: match remedy {
+                    Remedy::Reconnect | Remedy::Damaged => Applied::Unknown,
+                    _ => Applied::No,
+                },
+            })
+        }
         Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),
         Remedy::Bug => StoreError::Bug(text),
     }
@@ -320,6 +351,7 @@ fn cause_of(remedy: Remedy, error: &Error) -> OutageCause {
 
     match error {
         Error::Server(token) if FULL.contains(&token.code()) => OutageCause::NoSpace,
+        Error::Server(_) if remedy == Remedy::Damaged => OutageCause::File,
         Error::Server(_) if remedy != Remedy::Reconnect => OutageCause::Busy,
         Error::Io {
             kind: ErrorKind::TimedOut,

@@ -26,9 +26,6 @@ pub(super) fn of_login(error: Error, address: &str, timeout: Duration) -> StoreE
         other => other,
     };
     match (&error, while_connecting(&error)) {
-        (Error::Server(token), StoreError::Misconfigured(text)) => {
-            StoreError::Misconfigured(of_server(address, &text, token.code()))
-        }
         (Error::Server(token), StoreError::Unavailable(mut outage)) => {
             outage.reason = of_server(address, &outage.reason, token.code());
             StoreError::Unavailable(outage)
@@ -68,7 +65,11 @@ fn io_problem(kind: ErrorKind, message: String) -> String {
 /// Returns the message of a server that refuses the login, with the settings that it depends on.
 fn of_server(address: &str, message: &str, number: u32) -> String {
     let remedy = match number {
-        18456 | 18452 | 18470 | 18486..=18488 => {
+        18486 => {
+            "; an administrator unlocks it with ALTER LOGIN … WITH PASSWORD = '…' UNLOCK, and store.connection_string must have the same \
+             password"
+        }
+        18456 | 18452 | 18470 | 18487 | 18488 => {
             "; check user and password in store.connection_string, or store.access_token_file"
         }
         4060 | 4064 | 911 | 916 => "; check the database and the user in store.connection_string",

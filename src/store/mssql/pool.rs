@@ -10,8 +10,8 @@ use deadpool::managed::{
 };
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use secrecy::SecretString;
-use tiberius::{Config, Row, ToSql};
+use secrecy::{ExposeSecret as _, SecretString};
+use tiberius::{AuthMethod, Config, Row, ToSql};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -21,8 +21,10 @@ use super::Settings;
 use super::connection::Connection;
 use super::epoch::LatestMoment;
 use super::error::{
-    OperationFailure, RetrySafety, at_start, timed_out, unanswered, while_connecting,
+    OperationFailure, RetrySafety, at_start, breaks_connection, is_refused_for_a_moment, timed_out,
+    unanswered, while_connecting,
 };
+use super::logins::{Credentials, Logins};
 use crate::withdrawal::{Beginning, Withdrawals};
 use crate::{Database, OutageCause, PoolStatus, RetryReason, StoreError};
 
@@ -49,6 +51,7 @@ pub(super) struct ConnectionManager {
     server: Mutex<Arc<Server>>,
     settings: Settings,
     connect_permits: Semaphore,
+    logins: Logins,
     latest_moment: LatestMoment,
     /// The time at which a connection was last found broken.
     last_failure: Mutex<Option<Instant>>,
@@ -64,6 +67,7 @@ impl ConnectionManager {
             settings: settings.clone(),
             latest_moment: LatestMoment::default(),
             connect_permits: Semaphore::new(MAX_CONCURRENT_CONNECTS),
+            logins: Logins::default(),
             last_failure: Mutex::new(None),
         })
     }
@@ -75,6 +79,11 @@ impl ConnectionManager {
 
     /// Opens a connection. While the database that it leads to has gone back in time, this fails.
     async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
+        let opened = self.connect_and_check(settings).await;
+        opened.map_err(|error| self.logins.failure(error))
+    }
+
+    async fn connect_and_check(&self, settings: &Settings) -> Result<Connection, StoreError> {
         let mut connection = self.connect(settings).await?;
         let check = self.latest_moment.check(&mut connection);
         let checked = timeout(self.settings.handshake_timeout, check).await;
@@ -91,7 +100,7 @@ impl ConnectionManager {
     /// password has, connects with the new one.
     async fn connect(&self, settings: &Settings) -> Result<Connection, StoreError> {
         let server = self.server();
-        let failure = match Connection::open(&server.config, settings).await {
+        let failure = match self.log_in(&server, settings).await {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -100,14 +109,28 @@ impl ConnectionManager {
             return Err(failure);
         };
         let config = settings.server_of(&connection_string)?;
-        let connection = Connection::open(&config, settings).await?;
-        tracing::info!("connected with the changed connection string");
-        let mut server = self.server.lock();
-        *server = Arc::new(Server {
+        let changed = Server {
             connection_string,
             config,
-        });
+        };
+        let connection = self.log_in(&changed, settings).await?;
+        tracing::info!("connected with the changed connection string");
+        *self.server.lock() = Arc::new(changed);
         Ok(connection)
+    }
+
+    /// Connects and logs in, unless the server has refused the same credentials shortly before.
+    async fn log_in(&self, server: &Server, settings: &Settings) -> Result<Connection, StoreError> {
+        let token = settings.access_token().await?;
+        let credentials = Credentials::new(&server.connection_string, token.as_ref());
+        let start = self.logins.begin(credentials)?;
+        let mut config = server.config.clone();
+        if let Some(token) = &token {
+            config.authentication(AuthMethod::aad_token(token.expose_secret()));
+        }
+        let opened = Connection::open(&config, settings).await;
+        self.logins.end(credentials, start, opened.as_ref().err());
+        opened
     }
 
     /// Records that a connection is broken. Each other connection is then checked before its next use.
@@ -122,6 +145,24 @@ impl ConnectionManager {
         let share: f64 = rand::random_range(0.8..1.0);
         connection.age() > self.settings.max_connection_age.mul_f64(share)
     }
+
+    /// Checks a connection before its next use.
+    ///
+    /// # Errors
+    /// The reason why it must be closed.
+    async fn check(
+        &self,
+        connection: &mut Connection,
+        last_failure: Option<Instant>,
+    ) -> Result<(), &'static str> {
+        if self.latest_moment.went_back() {
+            return Err("the database went back in time");
+        }
+        if self.is_old(connection) {
+            return Err("the connection is too old");
+        }
+        connection.reset(last_failure).await
+    }
 }
 
 impl Manager for ConnectionManager {
@@ -134,15 +175,9 @@ impl Manager for ConnectionManager {
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
-        if self.latest_moment.went_back() {
-            return Err(RecycleError::message("the database went back in time"));
-        }
-        if self.is_old(connection) {
-            return Err(RecycleError::message("the connection is too old"));
-        }
         let last_failure = *self.last_failure.lock();
-        let reset = connection.reset(last_failure).await;
-        reset.map_err(RecycleError::message)
+        let checked = self.check(connection, last_failure).await;
+        checked.map_err(RecycleError::message)
     }
 }
 
@@ -321,7 +356,7 @@ impl Pool {
         let mut delay = START_DELAY;
         for _ in 1..MAX_TRIES {
             match self.take().await {
-                Err(StoreError::Unavailable(outage)) if outage.number.is_some() => {
+                Err(StoreError::Unavailable(outage)) if is_refused_for_a_moment(&outage) => {
                     tracing::warn!(%outage, "retrying login");
                     tokio::time::sleep(delay).await;
                     delay *= 2;
@@ -368,19 +403,29 @@ impl Pool {
         prepare().await
     }
 
-    /// Runs a statement on the connection of the health check.
+    /// Runs a statement on the connection of the health check. If that connection has ended, which says nothing about the server, the
+    /// statement runs on a new one. After a refused login it does too, because operations need new connections.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
         let manager = self.connections.manager();
         // The connection is put back only after a complete reply. If the caller drops this future earlier, the
         // connection closes.
-        let is_usable =
-            |kept: &Connection| !manager.is_old(kept) && !manager.latest_moment.went_back();
-        let usable = kept.take().filter(is_usable);
-        let mut connection = match usable {
-            Some(connection) => connection,
-            None => manager.open(&manager.settings).await?,
-        };
+        let kept_before = kept.take().filter(|_| !manager.logins.is_refused());
+        // The connection was idle for long, and no operation has noticed its end.
+        let suspect_since = Some(Instant::now());
+        if let Some(mut connection) = kept_before
+            && manager.check(&mut connection, suspect_since).await.is_ok()
+        {
+            match connection.batch(sql).await {
+                Err(error) if breaks_connection(&error) => {}
+                outcome => {
+                    outcome?;
+                    *kept = Some(connection);
+                    return Ok(());
+                }
+            }
+        }
+        let mut connection = manager.open(&manager.settings).await?;
         connection.batch(sql).await?;
         *kept = Some(connection);
         Ok(())
@@ -467,7 +512,7 @@ impl Tries<'_> {
         }
         self.waited_for_lock |= failure.is_lock_timeout();
         self.may_have_been_applied |= failure.was_sent() && failure.breaks_connection();
-        if failure.breaks_connection() {
+        if failure.is_of_server() {
             self.pool.connections.manager().record_failure();
         }
         Err(failure)

@@ -16,6 +16,9 @@ pub(super) enum Remedy {
     Reconnect,
     /// Ask the caller to retry later. The server has no space, or its database is starting. Nothing was applied.
     Wait,
+    /// Ask the caller to retry later. The server has found damage in the database, or has failed itself, and has ended the connection.
+    /// Another connection would meet the same.
+    Damaged,
     /// Reject the request. A constraint refuses one of its rows.
     Refuse,
     /// Fail until someone changes the schema, the login or the configuration.
@@ -108,6 +111,10 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
     ),
 ];
 
+/// Errors of [`FATAL_CLASS`] and higher that name damage: a page that cannot be read or has the wrong content, an assertion of the server
+/// that failed, a log that is not available.
+const DAMAGE: [u32; 5] = [605, 823, 824, 3624, 9001];
+
 /// The errors of the parser of XML, and of the validation of typed XML. Each refuses a value.
 const XML: [RangeInclusive<u32>; 2] = [9_400..=9_499, 6_900..=6_999];
 
@@ -192,6 +199,7 @@ fn remedy_of(number: u32, class: u8, message: &str) -> Remedy {
     };
     match known {
         Some(remedy) => remedy,
+        None if class >= FATAL_CLASS && DAMAGE.contains(&number) => Remedy::Damaged,
         None if class >= FATAL_CLASS => Remedy::Reconnect,
         None if number >= FIRST_USER_ERROR && number != UNMAPPED => Remedy::Refuse,
         None if class >= SERVER_CLASS => Remedy::Wait,
@@ -243,6 +251,14 @@ mod tests {
         assert_eq!(remedy_of(9_999, 20, "unheard of"), Remedy::Reconnect);
         assert_eq!(remedy_of(50_000, 20, "no"), Remedy::Reconnect);
         assert_eq!(remedy_of(UNMAPPED, 17, "unheard of"), Remedy::Wait);
+    }
+
+    #[test]
+    fn damage_is_an_outage_only_if_it_ends_the_connection() {
+        assert_eq!(remedy_of(823, 24, "no"), Remedy::Damaged);
+        assert_eq!(remedy_of(605, 21, "no"), Remedy::Damaged);
+        // A read without locks.
+        assert_eq!(remedy_of(605, 12, "no"), Remedy::Bug);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tiberius::Config;
 
 use super::{authority_file, connection_string};
-use crate::StoreError;
+use crate::{OutageCause, StoreError};
 
 /// Maximum duration of a statement of a command that an operator runs, with its retry.
 const OPERATOR_TIMEOUT: Duration = Duration::from_secs(2 * 3_600);
@@ -105,6 +105,20 @@ impl Settings {
         };
         let text = text.trim();
         (text != present.expose_secret()).then(|| text.into())
+    }
+
+    /// Reads the access token. It is read for each connection, because another program renews it by writing the file. `None`: the
+    /// settings name no file.
+    pub(super) async fn access_token(&self) -> Result<Option<SecretString>, StoreError> {
+        let Some(path) = &self.access_token_file else {
+            return Ok(None);
+        };
+        let token = tokio::fs::read_to_string(path).await.map_err(|error| {
+            let path = path.display();
+            let reason = format!("cannot read the access token file {path}: {error}");
+            StoreError::not_begun(OutageCause::Login, reason)
+        })?;
+        Ok(Some(token.trim().into()))
     }
 
     /// Returns the database that a connection string names.

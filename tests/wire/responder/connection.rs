@@ -103,9 +103,7 @@ impl Session<'_> {
         }
         let tokens = match &self.shared.login {
             Login::Refuse(number, message) => Tokens::new().error(*number, message),
-            Login::Route(to) => Tokens::new()
-                .login_ack()
-                .route(&to.ip().to_string(), to.port()),
+            Login::Route(host, port) => Tokens::new().login_ack().route(host, *port),
             Login::Silence | Login::Unanswered => {
                 return self.read_until_closed(&mut stream).await;
             }

@@ -26,8 +26,8 @@ pub(crate) enum Login {
     Accept,
     /// Refuses it with this error number and message.
     Refuse(u32, &'static str),
-    /// Redirects it to another server.
-    Route(SocketAddr),
+    /// Redirects it to another server: host and port.
+    Route(String, u16),
     /// Accepts the connection and sends nothing.
     Silence,
     /// Reads the login and sends no answer.
