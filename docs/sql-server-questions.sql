@@ -224,7 +224,24 @@ SELECT resource_type, request_mode FROM sys.dm_tran_locks WHERE request_session_
 ROLLBACK TRANSACTION;
 GO
 
+-- 19. Does an error in the reading after COMMIT leave the change? And is a column that is not stored computed only when it is read?
+-- Expected: no error of the UPDATE, lb_committed is 0, then error 8134, and n is 1.
+CREATE TABLE dbo.q19 (id int PRIMARY KEY, n int NOT NULL, bad AS 1 / id);
+INSERT dbo.q19 (id, n) VALUES (0, 0);
+GO
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+UPDATE dbo.q19 SET n = 1;
+COMMIT TRANSACTION;
+SELECT @@TRANCOUNT AS lb_committed;
+SELECT bad FROM dbo.q19;
+GO
+SET XACT_ABORT OFF;
+SELECT n FROM dbo.q19;
+GO
+
 -- Clean up.
+DROP TABLE dbo.q19;
 DROP TABLE dbo.q18;
 DROP TABLE dbo.q17;
 DROP TABLE dbo.q16;

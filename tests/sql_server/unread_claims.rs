@@ -1,7 +1,7 @@
 //! Items that a claim leases and then cannot read. It has committed by then, so the broker releases them.
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Applied, Leases as _};
+use lease_broker_store::Applied;
 
 use crate::harness::fixture::{Fixture, call, keys, queue};
 use crate::harness::program::{start, start_on_sql_server};
@@ -14,7 +14,9 @@ async fn claims_after_a_column_was_dropped_lease_nothing() {
     program
         .run("CREATE TABLE item (id int PRIMARY KEY, note nvarchar(50), payload nvarchar(50))")
         .await;
-    program.run("INSERT item (id) VALUES (1), (2), (3), (4)").await;
+    program
+        .run("INSERT item (id) VALUES (1), (2), (3), (4)")
+        .await;
     let fixture = Box::pin(Fixture::adopt(harness, vec![queue("item")])).await;
     assert_eq!(keys(&fixture.claim(1).await), ["1"]);
     program.run("ALTER TABLE item DROP COLUMN note").await;

@@ -58,6 +58,8 @@ pub(crate) fn answer(request: &Request) -> Tokens {
         Tokens::new().rows(&[first_secret()])
     } else if is(&["lease_broker_epoch", "lease_broker_generation"]) {
         Tokens::new().rows(&[vec![Cell::BigInt(Some(0)), Cell::BigInt(Some(0))]])
+    } else if is(&["lease-broker fill row"]) {
+        Tokens::new().rows(&[row_of_queue()])
     } else if is(&["lease-broker list brokers"]) {
         Tokens::new().rows(&[vec![Cell::Time(Some(1_800_000_000_000))]])
     } else if is(&["sys.index_columns"]) {
@@ -97,6 +99,12 @@ fn first_secret() -> Vec<Cell> {
     let int = |int| Cell::Int(Some(int));
     let secret = Cell::Bytes(Some(vec![7; 16]));
     vec![Cell::SmallInt(Some(0)), secret, int(3_600), int(0)]
+}
+
+/// The row of a queue without a policy and without limits.
+fn row_of_queue() -> Vec<Cell> {
+    let limits = vec![Cell::BigInt(None); 8];
+    [vec![Cell::Text(None)], limits].concat()
 }
 
 /// The rows of all migrations of this build: name, checksum and oldest reader.

@@ -48,7 +48,7 @@ async fn passing_error_refuses_nothing() {
     let once = |reply| vec![unlisted(), Reply::Answer(reply)];
     fixture.server.on(OPERATION, once(settled(2, 3)));
     let results = fixture.complete(2).await.expect("settled");
-    assert_eq!(results, [Settled::Ended(State::Completed); 2]);
+    assert_eq!(results, [const { Settled::Ended(State::Completed) }; 2]);
     fixture.server.on(OPERATION, once(enqueued(1..=2)));
     assert_eq!(fixture.enqueue(2).await.expect("added").len(), 2);
     fixture.server.on(OPERATION, once(reaped(1..=2)));

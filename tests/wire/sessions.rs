@@ -86,7 +86,10 @@ async fn prepared_batches_share_one_text_for_all_handles() {
         let Request {
             text, parameters, ..
         } = logged.request;
-        assert_eq!(text, "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;");
+        assert_eq!(
+            text,
+            "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;\nSELECT @@TRANCOUNT AS lb_committed;"
+        );
         assert_eq!(parameters.last().map(String::as_str), Some("17"));
     }
 }
