@@ -11,9 +11,9 @@
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
--- Results: after COMMIT, a row lb_committed, which is 0. With `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins with
---   the token of its call and ends with the time since which the item was ready. Its name tells which leases these are. With `read_passed_over`, a last result can
---   follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
+-- Results: first a row lb_committed, which is 0. With `find_retried_claims`, the leases that the retried calls already hold. Then the
+--   new leases. Each row begins with the token of its call and ends with the time since which the item was ready. Its name tells which
+--   leases these are. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
 --   more items may be ready for it. Before it a row can follow whose only column is lb_made_dead, the number of items that became
 --   dead because of their size. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
 --   claim has no such result.

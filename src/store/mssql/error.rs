@@ -324,7 +324,8 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
             cause: cause_of(remedy, error),
             tries: 1,
             number: error.code(),
-            // The server rolls a batch back whose error it reports, unless the batch had committed before. If the connection breaks, the answer is lost.
+            // The server rolls a batch back whose error it reports, unless the batch had committed before. If the connection breaks, the
+            // answer is lost.
             applied: match remedy {
                 Remedy::Reconnect => Applied::Unknown,
                 _ => Applied::No,
