@@ -13,10 +13,10 @@
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
 -- Results: first a row lb_committed, which is 0. With `find_retried_claims`, the leases that the retried calls already hold. Then the
 --   new leases. Each row begins with the token of its call and ends with the time since which the item was ready. Its name tells which
---   leases these are. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
---   more items may be ready for it. Before it a row can follow whose only column is lb_made_dead, the number of items that became
---   dead because of their size. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
---   claim has no such result.
+--   leases these are. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a call: size and key
+--   of an item that is too large for the call, or NULLs if more items may be ready for it. Before it a row can follow whose only column
+--   is lb_made_dead, the number of items that became dead because of their size. If the queue is paused, the last result is a row whose
+--   only column is lb_paused; an unpaused claim has no such result.
 -- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the

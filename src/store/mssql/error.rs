@@ -29,6 +29,7 @@ pub(super) enum RetrySafety {
 
 /// The failure of an operation: the last error and the number of tries.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct OperationFailure {
     cause: Cause,
     tries: u32,

@@ -90,13 +90,11 @@ impl MssqlOperations {
         let tried = self
             .claim_by(form, queue, &one, (&[0], room), claimed)
             .await;
-        let refused = match tried {
-            Err(failure) => failure.of_row(&queue.spec)?,
-            Ok(_) => {
-                claimed[0].has_more |= !claimed[0].items.is_empty();
-                return Ok(());
-            }
+        let Err(failure) = tried else {
+            claimed[0].has_more |= !claimed[0].items.is_empty();
+            return Ok(());
         };
+        let refused = failure.of_row(&queue.spec)?;
         let left_out = self.leave_out_next(form, queue, &one, (0, &refused));
         let key = left_out.await?;
         let problem = refused.problem;
