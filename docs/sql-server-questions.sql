@@ -238,7 +238,24 @@ REVERT;
 SELECT id, a, c FROM dbo.q19;
 GO
 
+-- 20. Does an error in the reading after COMMIT leave the change? And is a column that is not stored computed only when it is read?
+-- Expected: no error of the UPDATE, lb_committed is 0, then error 8134, and n is 1.
+CREATE TABLE dbo.q20 (id int PRIMARY KEY, n int NOT NULL, bad AS 1 / id);
+INSERT dbo.q20 (id, n) VALUES (0, 0);
+GO
+SET XACT_ABORT ON;
+BEGIN TRANSACTION;
+UPDATE dbo.q20 SET n = 1;
+COMMIT TRANSACTION;
+SELECT @@TRANCOUNT AS lb_committed;
+SELECT bad FROM dbo.q20;
+GO
+SET XACT_ABORT OFF;
+SELECT n FROM dbo.q20;
+GO
+
 -- Clean up.
+DROP TABLE dbo.q20;
 DROP TABLE dbo.q19;
 DROP TABLE dbo.q18;
 DROP TABLE dbo.q17;

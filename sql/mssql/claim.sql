@@ -11,12 +11,12 @@
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of calls. @P6: JSON array of calls, {o:
 --   index of the call, n: items wanted, w: worker, t: token, d: lease duration in ms, r: whether the call has a request id}.
 --   With `fit_items` also {b: the most bytes of the call's items, m: the most bytes of the items of all calls}.
--- Results: with `find_retried_claims`, the leases that the retried calls already hold. Then the new leases. Each row begins with
---   the token of its call and ends with the time since which the item was ready. Its name tells which leases these are. With `read_passed_over`, a last result can
---   follow, whose first column is lb_o, the index of a call: size and key of an item that is too large for the call, or NULLs if
---   more items may be ready for it. Before it a row can follow whose only column is lb_made_dead, the number of items that became
---   dead because of their size. If the queue is paused, the last result is a row whose only column is lb_paused; an unpaused
---   claim has no such result.
+-- Results: first a row lb_committed, which is 0. With `find_retried_claims`, the leases that the retried calls already hold. Then the
+--   new leases. Each row begins with the token of its call and ends with the time since which the item was ready. Its name tells which
+--   leases these are. With `read_passed_over`, a last result can follow, whose first column is lb_o, the index of a call: size and key
+--   of an item that is too large for the call, or NULLs if more items may be ready for it. Before it a row can follow whose only column
+--   is lb_made_dead, the number of items that became dead because of their size. If the queue is paused, the last result is a row whose
+--   only column is lb_paused; an unpaused claim has no such result.
 -- Locks, in order, after S for a moment on the row of the epoch:
 --   1. For each call with a request id, in the order of the tokens: the application lock of its token.
 --   2. With claim_strategy = "app_lock": the application lock of the queue. If it is not free, the batch fails with 51222 and the
@@ -34,6 +34,8 @@
 -- Why COMMIT comes before the leases are read: a broker that receives the rows slowly, or is frozen, would otherwise hold X locks
 --   on all of them, and with claim_strategy = "app_lock" the lock of the queue, until its connection ends. No other claim can
 --   take the rows meanwhile, because they are leased.
+-- Why lb_committed: the reading can fail for a row, for example if a computed column divides by zero. The error undoes no lease, so the
+--   broker releases them. Without the row it could not tell such an error from one that was rolled back.
 -- Why a failed batch is tried again with `find_retried_claims`: the error can come from the reading, after COMMIT. Each call then
 --   finds its leases by its token, and gets new ones only if its token holds none. If the connection broke, the server may still
 --   run the batch. Calls without a request id then only ask for the leases of their tokens (n is 0). If there are none, the
@@ -250,6 +252,7 @@ DECLARE @picked TABLE (lb_p int NOT NULL PRIMARY KEY, {key_declarations}, lb_f b
     WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END
     OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@total = 1));
 {note_lease}{end_turn}COMMIT TRANSACTION;
+SELECT @@TRANCOUNT AS lb_committed;
 {read_retried_claims}{lease_columns}, p.lb_since
 FROM (SELECT TOP (@total) * FROM @picked{leased_items}) AS p INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
 WHERE 1 = CASE WHEN t.{lease_state} = 1 AND t.{lease_fence} = CASE WHEN p.lb_f < @fence THEN @fence ELSE p.lb_f END + 1 THEN 1 END

@@ -39,3 +39,4 @@ mod tables;
 mod texts;
 mod triggers;
 mod types;
+mod unread_claims;

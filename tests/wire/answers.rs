@@ -66,6 +66,14 @@ pub(crate) fn expired_row(id: i64) -> Vec<Cell> {
     ]
 }
 
+/// A row of the releases of claims: index of the claim in the request, then as in [`expired_row`], without the states.
+fn released_row(id: i64) -> Vec<Cell> {
+    let mut row = expired_row(id);
+    row.truncate(9);
+    row.insert(0, Cell::Int(Some(0)));
+    row
+}
+
 /// The last row of the reaper: server time, next due time.
 pub(crate) fn next_due_row() -> Vec<Cell> {
     vec![NOW, DUE]
@@ -99,6 +107,11 @@ pub(crate) fn settled_earlier(count: i32, state: u8) -> Tokens {
 pub(crate) fn reaped(ids: RangeInclusive<i64>) -> Tokens {
     let rows: Vec<Vec<Cell>> = ids.map(expired_row).collect();
     Tokens::new().rows(&rows).rows(&[next_due_row()])
+}
+
+pub(crate) fn released(ids: RangeInclusive<i64>) -> Tokens {
+    let rows: Vec<Vec<Cell>> = ids.map(released_row).collect();
+    Tokens::new().rows(&rows)
 }
 
 /// The answer of a reaper that finds no due row.

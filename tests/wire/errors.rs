@@ -12,9 +12,13 @@ fn failed_reply(rows: Tokens) -> Reply {
     Reply::Answer(rows.error(9_999, "Unheard of."))
 }
 
-/// The answers to a batch, and to the same batch without entries.
-fn twice(rows: Tokens) -> Vec<Reply> {
-    vec![failed_reply(rows), failed_reply(Tokens::new())]
+/// The answers to a batch, to its second run, and to the same batch without entries.
+fn each_time(rows: Tokens) -> Vec<Reply> {
+    vec![
+        failed_reply(rows.clone()),
+        failed_reply(rows),
+        failed_reply(Tokens::new()),
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,7 +28,7 @@ async fn rows_before_an_error_are_discarded() {
         .server
         .on(OPERATION, vec![failed_reply(claimed(1..=3))]);
     fixture.claim().await.expect_err("the claim fails");
-    fixture.server.on(OPERATION, twice(held(1)));
+    fixture.server.on(OPERATION, each_time(held(1)));
     fixture.heartbeat(1).await.expect_err("the heartbeat fails");
     fixture
         .server
@@ -50,20 +54,20 @@ async fn error_after_a_complete_result_set_fails_the_call() {
     let fixture = Fixture::start().await;
     let row = held_row(0);
     let two = held(1).columns(&row).row(&row).end_of_statement();
-    fixture.server.on(OPERATION, twice(two));
+    fixture.server.on(OPERATION, each_time(two));
     fixture.heartbeat(1).await.expect_err("the heartbeat fails");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_error_is_not_retried() {
+async fn unknown_error_is_retried_once() {
     let fixture = Fixture::start().await;
     fixture
         .server
         .always(OPERATION, failed_reply(Tokens::new()));
     let error = fixture.complete(1).await.expect_err("the settlement fails");
     assert!(matches!(error, StoreError::Bug(_)), "{error:?}");
-    // The second batch is the same without settlements.
-    assert_eq!(fixture.server.requests(OPERATION).len(), 2);
+    // The second batch is the same, and the third is without settlements.
+    assert_eq!(fixture.server.requests(OPERATION).len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,6 +24,8 @@ mod refused_settlements;
 mod responder;
 mod round_trips;
 mod sessions;
+mod silent_failures;
 mod stalled_servers;
 mod tls;
 mod unreachable_servers;
+mod unread_claims;

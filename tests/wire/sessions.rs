@@ -86,7 +86,10 @@ async fn prepared_batches_share_one_text_for_all_handles() {
         let Request {
             text, parameters, ..
         } = logged.request;
-        assert_eq!(text, "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;");
+        assert_eq!(
+            text,
+            "EXEC sp_execute @P7, @P1, @P2, @P3, @P4, @P5, @P6;\nSELECT @@TRANCOUNT AS lb_committed;"
+        );
         assert_eq!(parameters.last().map(String::as_str), Some("17"));
     }
 }
@@ -129,9 +132,9 @@ async fn transaction_left_by_an_error_is_ended() {
 async fn connection_that_cannot_be_reset_is_replaced() {
     let fixture = Fixture::start().await;
     let failed = Tokens::new().error(8134, "Divide by zero error encountered.");
-    // The second batch is the same without leases.
+    // The second batch is the same, and the third is without leases.
     let refused = || Reply::Answer(failed.clone());
-    let replies = vec![refused(), refused(), Reply::Answer(held(1))];
+    let replies = vec![refused(), refused(), refused(), Reply::Answer(held(1))];
     fixture.server.on(OPERATION, replies);
     fixture
         .server

@@ -72,12 +72,14 @@ impl MssqlOperations {
     ) -> Result<(), StoreError> {
         let sql = &queue.sql.cancel;
         let mut tries = self.pool.tries().with_one_lock_wait();
-        let results = tries
-            .query(sql, &lists.parameters(), RetrySafety::AtMostOnce)
-            .await;
+        let batch = (&**sql, RetrySafety::AtMostOnce);
+        let results = tries.query(batch.0, &lists.parameters(), batch.1).await;
         let results = match results {
             Ok(results) => results,
-            Err(failure) => return Err(self.refusal_of_entries(failure, sql, lists).await),
+            Err(failure) => {
+                self.lists_after_failure(&mut tries, failure, batch, lists)
+                    .await?
+            }
         };
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, leases.len())?;

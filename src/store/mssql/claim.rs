@@ -16,6 +16,7 @@ use super::operations::MssqlOperations;
 use super::pause_parts::is_pause;
 use super::queue_statements::{ClaimBatches, ClaimForms, QueueStatements};
 use super::turn::{self, LimitAnswer};
+use super::unread_claim::ClaimFailure;
 use super::{suspects, types};
 use crate::contract::restore_runs;
 use crate::{
@@ -136,7 +137,7 @@ impl MssqlOperations {
                 .claim_by(&queue.sql.claim, queue, calls, limits, claimed)
                 .await
             {
-                Err(StoreError::Rejected(_)) if !queue.spec.shows_worker() => alone,
+                Err(failure) if failure.is_of_row(&queue.spec) => alone,
                 answer => answer?,
             }
         } else {
@@ -178,7 +179,7 @@ impl MssqlOperations {
         calls: &[ClaimCall],
         (indexes, max_bytes): (&[usize], usize),
         claimed: &mut [Claimed],
-    ) -> Result<ClaimAnswer, StoreError> {
+    ) -> Result<ClaimAnswer, ClaimFailure> {
         let sent: Vec<&ClaimCall> = indexes.iter().map(|index| &calls[*index]).collect();
         let with_token = indexes.iter().map(|index| (calls[*index].token, *index));
         let with_token: HashMap<Uuid, usize> = with_token.collect();
@@ -190,6 +191,7 @@ impl MssqlOperations {
         let mut attempt = Attempt::First;
         let mut tries = self.pool.tries();
         let mut made_dead = 0;
+        let mut may_hold_leases = false;
         let (is_first_attempt, results) = loop {
             let left_out = form.pick_one.as_ref().map(|_| queue.left_out_list());
             let parameters = attempt.parameters(calls, indexes, bytes, left_out);
@@ -201,8 +203,9 @@ impl MssqlOperations {
                 }
                 Err(failure) => failure,
             };
-            // The batch was rolled back, so the calls hold no new leases.
-            if failure.is_overflow() {
+            may_hold_leases |= failure.is_after_commit();
+            // The calls hold no new leases if the batch was rolled back.
+            if !may_hold_leases && failure.is_overflow() {
                 let count = self.set_full_aside(queue, calls).await?;
                 made_dead += count;
                 if count > 0 {
@@ -212,10 +215,17 @@ impl MssqlOperations {
             if !failure.may_run_again(RetrySafety::Idempotent)
                 || !tries.wait_for_next(&failure).await
             {
-                if let Some(error) = turn::policy_error(&queue.spec, &failure) {
-                    return Err(error);
+                if failure.is_after_commit() {
+                    return Err(self.release_unread(queue, &sent, failure).await);
                 }
-                return Err(into_rejection(failure));
+                let error = turn::policy_error(&queue.spec, &failure)
+                    .unwrap_or_else(|| into_rejection(failure));
+                return Err(if may_hold_leases {
+                    error.maybe_applied()
+                } else {
+                    error
+                }
+                .into());
             }
             attempt = attempt.after(failure);
         };

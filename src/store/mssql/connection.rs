@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use tiberius::error::Error;
-use tiberius::{Config, QueryItem, Row, ToSql};
+use tiberius::{Config, Row, ToSql};
 use tokio::time::timeout;
 
 use super::Settings;
+use super::batch_reply::{BatchFailure, BatchReply, ResultFilter, with_mark};
 use super::connect::{Session, Socket, connect};
 use super::error::{in_own_words, timed_out, while_connecting};
 use super::prepared::{self, BatchKey, NO_SUCH_HANDLE, Prepared};
@@ -121,25 +121,29 @@ impl Connection {
     }
 
     /// Runs a batch of an operation and returns its results. The first run of a batch with parameters on this
-    /// connection also prepares it, in the same round trip. Later runs use the handle.
+    /// connection also prepares it, in the same round trip. Later runs use the handle. Each run ends with the mark of its commit.
     pub(super) async fn run_prepared(
         &mut self,
         sql: &str,
         parameters: &[&dyn ToSql],
-    ) -> Result<Vec<Vec<Row>>, Error> {
+    ) -> Result<Vec<Vec<Row>>, BatchFailure> {
         if parameters.is_empty() {
-            let result = self.run(sql, parameters, ResultFilter::BrokerOnly).await?;
-            return result.into_results();
+            let reply = self
+                .run(&with_mark(sql), parameters, ResultFilter::OfOperation)
+                .await?;
+            return reply.into_results();
         }
         let key = BatchKey::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&key) {
             let sql = self.with_lock_timeout(prepared::execute(parameters.len()));
             let all_parameters = [parameters, &[&handle]].concat();
-            let result = self
-                .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
+            let reply = self
+                .run(&with_mark(&sql), &all_parameters, ResultFilter::OfOperation)
                 .await;
-            let outcome = result.and_then(BatchResult::into_results);
-            if matches!(&outcome, Err(Error::Server(token)) if token.code() == NO_SUCH_HANDLE) {
+            let outcome = reply.map_err(BatchFailure::from);
+            let outcome = outcome.and_then(BatchReply::into_results);
+            if matches!(&outcome, Err(BatchFailure { error: Error::Server(token), .. }) if token.code() == NO_SUCH_HANDLE)
+            {
                 self.prepared.clear();
             }
             return outcome;
@@ -150,14 +154,14 @@ impl Connection {
         let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
         let mut all_parameters = [parameters, &prepare_parameters].concat();
         all_parameters.extend(evicted.as_ref().map(|handle| -> &dyn ToSql { handle }));
-        let mut result = self
-            .run(&sql, &all_parameters, ResultFilter::BrokerOnly)
+        let mut reply = self
+            .run(&with_mark(&sql), &all_parameters, ResultFilter::OfOperation)
             .await?;
         // The handle is valid even if the batch itself fails.
-        if let Some(handle) = result.take_handle() {
+        if let Some(handle) = reply.take_handle() {
             self.prepared.insert(key, handle);
         }
-        result.into_results()
+        reply.into_results()
     }
 
     /// Returns the call of a prepared batch, after which the session waits for locks as long as before. SQL Server restores an
@@ -176,8 +180,8 @@ impl Connection {
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, Error> {
-        let result = self.run(sql, parameters, ResultFilter::All).await?;
-        result.into_results()
+        let reply = self.run(sql, parameters, ResultFilter::All).await?;
+        Ok(reply.into_results()?)
     }
 
     async fn run(
@@ -185,11 +189,11 @@ impl Connection {
         sql: &str,
         parameters: &[&dyn ToSql],
         filter: ResultFilter,
-    ) -> Result<BatchResult, Error> {
+    ) -> Result<BatchReply, Error> {
         // The caller may drop this future before the reply was read to its end. The state then stays `Broken`.
         self.state = ConnectionState::Broken;
         let result =
-            async { read_to_end(self.session.query(sql, parameters).await?, filter).await };
+            async { BatchReply::read(self.session.query(sql, parameters).await?, filter).await };
         // The driver's futures are large. On the heap they do not enlarge the futures of all callers.
         let outcome = Box::pin(result).await;
         self.update_state(outcome)
@@ -198,16 +202,17 @@ impl Connection {
     /// Runs a batch without parameters and returns all its results.
     pub(super) async fn batch(&mut self, sql: &str) -> Result<Vec<Vec<Row>>, Error> {
         self.state = ConnectionState::Broken;
-        let result =
-            async { read_to_end(self.session.simple_query(sql).await?, ResultFilter::All).await };
+        let result = async {
+            BatchReply::read(self.session.simple_query(sql).await?, ResultFilter::All).await
+        };
         let outcome = Box::pin(result).await;
-        self.update_state(outcome)?.into_results()
+        Ok(self.update_state(outcome)?.into_results()?)
     }
 
     /// Notes whether the connection may be used again. Returns the outcome, with the broker's own words for a timeout.
-    fn update_state(&mut self, outcome: Result<BatchResult, Error>) -> Result<BatchResult, Error> {
+    fn update_state(&mut self, outcome: Result<BatchReply, Error>) -> Result<BatchReply, Error> {
         let error = match &outcome {
-            Ok(result) => result.first_error.as_ref(),
+            Ok(reply) => reply.first_error.as_ref(),
             Err(error) => Some(error),
         };
         self.state = match error {
@@ -224,74 +229,4 @@ impl Connection {
         }
         outcome.map_err(|error| in_own_words(error, || timed_out(self.try_timeout)))
     }
-}
-
-/// The complete reply to a batch.
-struct BatchResult {
-    results: Vec<Vec<Row>>,
-    /// The first error that the server sent.
-    first_error: Option<Error>,
-}
-
-impl BatchResult {
-    /// Returns the results, or the error if the batch failed. The results of a failed batch are void, as it may have
-    /// been rolled back.
-    fn into_results(self) -> Result<Vec<Vec<Row>>, Error> {
-        self.first_error.map_or(Ok(self.results), Err)
-    }
-
-    /// Takes the handle of the batch that was just prepared, and drops the results before it. Babelfish sends such
-    /// results: it describes the columns of a batch that is a single query.
-    fn take_handle(&mut self) -> Option<i32> {
-        let handle_in = |rows: &Vec<Row>| rows.first()?.try_get("lb_h").ok().flatten();
-        let (index, handle) = (0..)
-            .zip(&self.results)
-            .find_map(|(index, rows)| Some((index, handle_in(rows)?)))?;
-        self.results.drain(..=index);
-        Some(handle)
-    }
-}
-
-/// Which result sets of a batch are kept.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ResultFilter {
-    All,
-    /// Only the broker's own: the name of their first column begins with `lb_`. A trigger may send result sets as well.
-    BrokerOnly,
-}
-
-/// Reads a reply to its final DONE token. Rows arrive even if their transaction is rolled back later, so no row may be
-/// used before the end.
-async fn read_to_end(
-    mut stream: tiberius::QueryStream<'_>,
-    filter: ResultFilter,
-) -> Result<BatchResult, Error> {
-    let mut results: Vec<Vec<Row>> = Vec::new();
-    let mut first_error = None;
-    let mut is_kept = false;
-    while let Some(item) = stream.next().await {
-        match item {
-            Ok(QueryItem::Metadata(metadata)) => {
-                let first_column = metadata.columns().first();
-                let is_broker = first_column.is_some_and(|column| column.name().starts_with("lb_"));
-                is_kept = is_broker || filter == ResultFilter::All;
-                if is_kept {
-                    results.push(Vec::new());
-                }
-            }
-            Ok(QueryItem::Row(row)) => {
-                if let Some(rows) = results.last_mut().filter(|_| is_kept) {
-                    rows.push(row);
-                }
-            }
-            Err(error @ Error::Server(_)) => {
-                first_error.get_or_insert(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(BatchResult {
-        results,
-        first_error,
-    })
 }

@@ -62,17 +62,26 @@ impl MssqlOperations {
             .map(|group| (group.list, group.indexes))
             .unzip();
         let parameters = ListParameters::new(lists);
-        let results = self
-            .pool
-            .query(&sql, &parameters.parameters(), RetrySafety::AtMostOnce)
+        let batch = (&*sql, RetrySafety::AtMostOnce);
+        let mut tries = self.pool.tries();
+        let results = tries
+            .query(batch.0, &parameters.parameters(), batch.1)
             .await;
-        match results {
-            Ok(results) => keys_of(queue, items, &indexes, &results),
-            Err(failure) => Err(self.refusal_of_items(failure, &sql, &parameters).await),
-        }
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => {
+                if let Some(pause) = pause_of(&failure) {
+                    return Err(pause);
+                }
+                self.lists_after_failure(&mut tries, failure, batch, &parameters)
+                    .await?
+            }
+        };
+        keys_of(queue, items, &indexes, &results)
     }
 
-    /// Converts the failure of a batch that adds items. The batch `sql` is that of an enqueue with these lists.
+    /// Converts the failure of a batch that adds items unless it has run before. The caller runs it again. The batch `sql` is that of
+    /// an enqueue with these lists.
     pub(super) async fn refusal_of_items(
         &self,
         failure: OperationFailure,
@@ -82,7 +91,8 @@ impl MssqlOperations {
         if let Some(pause) = pause_of(&failure) {
             return pause;
         }
-        self.refusal_of_entries(failure, sql, lists).await
+        let empty = lists.without_entries();
+        self.refusal(failure, sql, &empty.parameters()).await
     }
 
     /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls

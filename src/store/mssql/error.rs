@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tiberius::error::Error;
 
+use super::batch_reply::BatchFailure;
 use super::remedy::{FIRST_USER_ERROR, Remedy, UNMAPPED, remedy, remedy_while_connecting};
 use super::statement_parts::runs_triggers;
 use crate::{
@@ -28,6 +29,7 @@ pub(super) enum RetrySafety {
 
 /// The failure of an operation: the last error and the number of tries.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct OperationFailure {
     cause: Cause,
     tries: u32,
@@ -37,6 +39,8 @@ pub(super) struct OperationFailure {
     may_have_been_applied: bool,
     /// True: an earlier try has waited for a lock as long as it may.
     waited_for_lock: bool,
+    /// True: the batch had committed before its error.
+    after_commit: bool,
 }
 
 #[derive(Debug)]
@@ -67,14 +71,33 @@ impl OperationFailure {
             runs_triggers: false,
             may_have_been_applied: false,
             waited_for_lock: false,
+            after_commit: false,
         }
     }
 
     /// Returns the failure of a batch that the server has answered.
-    pub(super) fn of_batch(error: Error, tries: u32, batch: &str) -> Self {
+    pub(super) fn of_batch(failure: impl Into<BatchFailure>, tries: u32, batch: &str) -> Self {
+        let BatchFailure {
+            error,
+            after_commit,
+        } = failure.into();
         Self {
             runs_triggers: runs_triggers(batch),
+            after_commit,
             ..Self::new(error, tries)
+        }
+    }
+
+    /// Returns whether the batch had committed before its error, so that the error has undone nothing.
+    pub(super) fn is_after_commit(&self) -> bool {
+        self.after_commit
+    }
+
+    /// Returns this failure of a batch whose changes have been undone since.
+    pub(super) fn undone(self) -> Self {
+        Self {
+            after_commit: false,
+            ..self
         }
     }
 
@@ -220,7 +243,7 @@ impl From<OperationFailure> for StoreError {
                 outage.reason = format!("{LOCKED}: {}", outage.reason);
             }
         }
-        if failure.may_have_been_applied {
+        if failure.may_have_been_applied || failure.after_commit {
             error = error.maybe_applied();
         }
         error
@@ -332,7 +355,8 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
                 cause: cause_of(remedy, error),
                 tries: 1,
                 number: error.code(),
-                // The server rolls a batch back whose error it reports. If the connection breaks, the answer is lost.
+                // The server rolls a batch back whose error it reports, unless the batch had committed before. If the connection breaks,
+                // the answer is lost.
                 applied: match remedy {
                     Remedy::Reconnect | Remedy::Damaged => Applied::Unknown,
                     _ => Applied::No,

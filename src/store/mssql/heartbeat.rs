@@ -94,12 +94,16 @@ impl MssqlOperations {
     ) -> Result<(), StoreError> {
         let parameters = ListParameters::new(vec![list]);
         let mut tries = self.pool.tries().with_one_lock_wait();
+        let batch = (sql, RetrySafety::Idempotent);
         let results = tries
-            .query(sql, &parameters.parameters(), RetrySafety::Idempotent)
+            .query(batch.0, &parameters.parameters(), batch.1)
             .await;
         let results = match results {
             Ok(results) => results,
-            Err(failure) => return Err(self.refusal_of_entries(failure, sql, &parameters).await),
+            Err(failure) => {
+                self.lists_after_failure(&mut tries, failure, batch, &parameters)
+                    .await?
+            }
         };
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, renewed.len())?;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tiberius::ToSql;
+use tiberius::{Row, ToSql};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{OperationFailure, RetrySafety, into_refusal};
 use super::list_parameters::ListParameters;
-use super::pool::Pool;
+use super::pool::{Pool, Tries};
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, StoreError};
 
@@ -26,11 +26,47 @@ impl MssqlOperations {
         })
     }
 
-    /// Converts the failure of a batch that changes the entries of a list. `sql` with the parameters `without_entries` is the same batch
-    /// for no entry.
+    /// Returns the results of a batch that changes the entries of a list, after it has failed. `sql` with the parameters
+    /// `without_entries` is the same batch for no entry.
     ///
-    /// An error that the broker does not know can be that of an entry, for example of a CHECK that divides by a value. It is the
-    /// broker's own, and so a [`StoreError::Bug`], only if the batch fails without entries as well.
+    /// An error that the broker does not know can pass, so the batch is run once more. It can be that of an entry, for example of a
+    /// CHECK that divides by a value. It is the broker's own, and so a [`StoreError::Bug`], only if the batch fails without entries as
+    /// well.
+    ///
+    /// # Errors
+    /// The failure, as [`into_refusal`] converts it.
+    pub(super) async fn after_failure(
+        &self,
+        tries: &mut Tries<'_>,
+        failure: OperationFailure,
+        (sql, retry_safety): (&str, RetrySafety),
+        (parameters, without_entries): (&[&dyn ToSql], &[&dyn ToSql]),
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        if !failure.is_unlisted() {
+            return Err(into_refusal(failure));
+        }
+        // The server has rolled the batch back.
+        let failure = match tries.query(sql, parameters, retry_safety).await {
+            Ok(results) => return Ok(results),
+            Err(failure) => failure,
+        };
+        Err(self.refusal(failure, sql, without_entries).await)
+    }
+
+    /// Returns the results of a batch with lists, as [`MssqlOperations::after_failure`] does.
+    pub(super) async fn lists_after_failure(
+        &self,
+        tries: &mut Tries<'_>,
+        failure: OperationFailure,
+        batch: (&str, RetrySafety),
+        lists: &ListParameters,
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let empty = lists.without_entries();
+        let parameters = (&*lists.parameters(), &*empty.parameters());
+        self.after_failure(tries, failure, batch, parameters).await
+    }
+
+    /// Converts the failure of a batch that changes the entries of a list, and that was run twice.
     pub(super) async fn refusal(
         &self,
         failure: OperationFailure,
@@ -46,17 +82,6 @@ impl MssqlOperations {
             }
         }
         into_refusal(failure)
-    }
-
-    /// Converts the failure of a batch with lists, as [`MssqlOperations::refusal`] does.
-    pub(super) async fn refusal_of_entries(
-        &self,
-        failure: OperationFailure,
-        sql: &str,
-        lists: &ListParameters,
-    ) -> StoreError {
-        let empty = lists.without_entries();
-        self.refusal(failure, sql, &empty.parameters()).await
     }
 
     /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.

@@ -313,8 +313,8 @@ impl Pool {
         let mut connection = taken.map_err(|error| OperationFailure::new(error, tries))?;
         *was_sent = true;
         let outcome = connection.run_prepared(sql, parameters).await;
-        outcome.map_err(|error| {
-            let failure = OperationFailure::of_batch(error, tries, sql);
+        outcome.map_err(|failure| {
+            let failure = OperationFailure::of_batch(failure, tries, sql);
             if failure.breaks_connection() {
                 drop(Object::take(connection));
             }

@@ -97,15 +97,15 @@ impl MssqlOperations {
                 &queue.sql.reap_behind
             }
         };
-        let results = self
-            .pool
-            .query(sql, &parameters, RetrySafety::Idempotent)
-            .await;
-        let results = match results {
+        let batch = (&**sql, RetrySafety::Idempotent);
+        let mut tries = self.pool.tries();
+        let results = match tries.query(batch.0, &parameters, batch.1).await {
             Ok(results) => results,
             Err(failure) => {
-                parameters[0] = &0;
-                return Err(self.refusal(failure, sql, &parameters).await);
+                let mut without_entries = parameters.clone();
+                without_entries[0] = &0;
+                let both = (&*parameters, &*without_entries);
+                self.after_failure(&mut tries, failure, batch, both).await?
             }
         };
         let mut reaped = Reaped::default();

@@ -1,7 +1,8 @@
-//! Claims of rows that the server does not let a claim lease.
+//! Claims of rows that the server does not let a claim lease, or whose columns it cannot read.
 //!
-//! The server undoes the whole batch and does not tell the row that it refuses. So the broker asks for fewer items until a claim succeeds, or
-//! until one item is left. That row is left out from then on.
+//! The server undoes the whole batch and does not tell the row that it refuses. If a row cannot be read, the batch has committed, and its
+//! leases are released (`unread_claim.rs`). In both cases the broker asks for fewer items until a claim succeeds, or until one item is
+//! left. That row is left out from then on.
 
 use lease_broker_model::key::Key;
 
@@ -10,6 +11,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::{ClaimForms, QueueStatements};
+use super::unread_claim::RowFailure;
 use crate::{ClaimCall, Claimed, Problem, ProblemKind, Rejection, StoreError};
 
 /// The most batches for one call. The next operation goes on.
@@ -35,9 +37,8 @@ impl MssqlOperations {
                 .claim_by(form, queue, &smaller, (&[index], room), claimed)
                 .await;
             let wanted = smaller[index].max_items;
-            let Rejection { problem, .. } = match answer {
-                Err(StoreError::Rejected(rejection)) if !queue.spec.shows_worker() => rejection,
-                Err(error) => return Err(error),
+            let refused = match answer {
+                Err(failure) => failure.of_row(&queue.spec)?,
                 Ok(answer) => {
                     let is_smaller = wanted < calls[index].max_items;
                     let got = claimed[index].items.len();
@@ -45,11 +46,11 @@ impl MssqlOperations {
                     return Ok(answer);
                 }
             };
-            failure = rejected(index, problem.clone());
+            failure = rejected(index, refused.problem.clone());
             if wanted > 1 {
                 smaller[index].max_items = wanted / 2;
             } else {
-                self.leave_out_next(form, queue, &smaller, (index, problem))
+                self.leave_out_next(form, queue, &smaller, (index, &refused))
                     .await?;
                 smaller[index].max_items = calls[index].max_items;
             }
@@ -89,12 +90,14 @@ impl MssqlOperations {
         let tried = self
             .claim_by(form, queue, &one, (&[0], room), claimed)
             .await;
-        let Err(StoreError::Rejected(Rejection { problem, .. })) = tried else {
+        let Err(failure) = tried else {
             claimed[0].has_more |= !claimed[0].items.is_empty();
-            return tried.map(drop);
+            return Ok(());
         };
-        let refused = (0, problem.clone());
-        let key = self.leave_out_next(form, queue, &one, refused).await?;
+        let refused = failure.of_row(&queue.spec)?;
+        let left_out = self.leave_out_next(form, queue, &one, (0, &refused));
+        let key = left_out.await?;
+        let problem = refused.problem;
         let text = match key {
             Some(key) => format!("item {key} cannot be leased: {}", problem.text),
             None => problem.text,
@@ -102,24 +105,34 @@ impl MssqlOperations {
         Err(rejected(0, Problem { text, ..problem }))
     }
 
-    /// Leaves the item out that the call at `index` would lease if it asked for one, because it is refused with this problem. Returns its
-    /// key.
+    /// Leaves the item out that could not be read, or that the call at `index` would lease if it asked for one, because it is refused.
+    /// Returns its key.
     async fn leave_out_next(
         &self,
         form: &ClaimForms,
         queue: &QueueStatements,
         calls: &[ClaimCall],
-        (index, problem): (usize, Problem),
+        (index, refused): (usize, &RowFailure),
     ) -> Result<Option<Key>, StoreError> {
-        let Some((key, fence)) = self.pick_one(form, queue, calls, index).await? else {
+        let (queue_name, problem) = (&*queue.spec.name, &*refused.problem.text);
+        let row = if refused.is_unread() {
+            refused.unread_row()
+        } else {
+            self.pick_one(form, queue, calls, index).await?
+        };
+        let Some((key, fence)) = row else {
             return Ok(None);
         };
-        tracing::warn!(
-            queue = queue.spec.name,
-            %key,
-            problem = problem.text,
-            "item passed over: a constraint or a trigger refuses the lease"
-        );
+        if refused.is_unread() {
+            tracing::warn!(queue = queue_name, %key, problem, "item passed over: the server cannot read its columns");
+        } else {
+            tracing::warn!(
+                queue = queue_name,
+                %key,
+                problem,
+                "item passed over: a constraint or a trigger refuses the lease"
+            );
+        }
         queue.left_out.add(key.clone(), fence);
         Ok(Some(key))
     }

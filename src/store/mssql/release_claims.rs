@@ -23,7 +23,15 @@ impl MssqlOperations {
         queue: QueueIndex,
         tokens: &[Uuid],
     ) -> Result<ReleasedClaims, StoreError> {
-        let queue = self.queue(queue)?;
+        self.release_tokens(self.queue(queue)?, tokens).await
+    }
+
+    /// Releases the leases of the claims with these tokens.
+    pub(super) async fn release_tokens(
+        &self,
+        queue: &QueueStatements,
+        tokens: &[Uuid],
+    ) -> Result<ReleasedClaims, StoreError> {
         let mut released = ReleasedClaims {
             counts: vec![0; tokens.len()],
             ..ReleasedClaims::default()

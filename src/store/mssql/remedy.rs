@@ -41,6 +41,12 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
             601,
         ],
     ),
+    // The statement or the transaction can simply be run again: 10922 and 20041 say so, 3966 lost its row versions, 9515 its XML schema.
+    // 1807, 3935, 14355, 49977 and 49983: a service of the server was not ready.
+    (
+        Remedy::Retry,
+        &[10922, 20041, 3966, 9515, 1807, 3935, 14355, 49977, 49983],
+    ),
     // Memory-optimized tables: the commit depends on a transaction that failed, conflicts with another transaction, or
     // has too many dependencies.
     (Remedy::Retry, &[41301, 41302, 41305, 41325, 41839]),
@@ -49,8 +55,8 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
     (
         Remedy::Reconnect,
         &[
-            4060, 40143, 40197, 40540, 40613, 42108, 42109, 4221, 615, 926, 40549, 40550, 40551,
-            40552, 40553, 40623,
+            4060, 40143, 40166, 40197, 40540, 40613, 42108, 42109, 4221, 615, 926, 40549, 40550,
+            40551, 40552, 40553, 40623,
         ],
     ),
     // Availability groups: this replica is not, or not yet, the primary, or it is read-only. The session was killed.
@@ -61,15 +67,18 @@ const REMEDIES: &[(Remedy, &[u32])] = &[
             976, 978, 979, 982, 983, 988, 3906, 596, 6005, 6006, 17142, 17197, 18401, 18451,
         ],
     ),
+    // The database is in emergency mode.
+    (Remedy::Reconnect, &[3908]),
     // The session has lost track of a table's metadata, of a latch or of a lock, the log reader has failed, or the
     // previous batch of the session was aborted. Most of them have class 20 or higher, which ends the connection.
     (Remedy::Reconnect, &[617, 669, 1203, 1221, 3980, 9020]),
+    // 8623: the server found no plan.
     // The log or a filegroup is full or offline. The database is being recovered or restored, is offline, or is in
     // single-user mode (18461: the server is).
     (
         Remedy::Wait,
         &[
-            9002, 1101, 1105, 667, 670, 921, 922, 924, 927, 942, 945, 952, 18461,
+            9002, 1101, 1105, 667, 670, 921, 922, 924, 927, 942, 945, 952, 18461, 8623,
         ],
     ),
     // Azure SQL throttles requests or has no resources for the database.

@@ -163,13 +163,15 @@ impl MssqlOperations {
     ) -> Result<BatchResults, StoreError> {
         let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
         let mut tries = self.pool.tries().with_one_lock_wait();
+        let batch = (&*sql, RetrySafety::Idempotent);
         let answer = tries
-            .query(&sql, &parameters.parameters(), RetrySafety::Idempotent)
+            .query(batch.0, &parameters.parameters(), batch.1)
             .await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) => {
-                return Err(self.refusal_of_entries(failure, &sql, &parameters).await);
+                self.lists_after_failure(&mut tries, failure, batch, &parameters)
+                    .await?
             }
         };
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement

@@ -125,7 +125,7 @@ impl Session<'_> {
             self.shared
                 .log
                 .add(self.number, Event::Request(request.clone()));
-            if self.reply(&mut stream, message.kind, reply).await? == Next::Close {
+            if self.reply(&mut stream, &request, reply).await? == Next::Close {
                 return Ok(());
             }
         }
@@ -135,12 +135,16 @@ impl Session<'_> {
     async fn reply(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-        kind: u8,
+        request: &Request,
         reply: Reply,
     ) -> Result<Next> {
-        let finished = |tokens: Tokens| match kind {
-            RPC => tokens.finished_call(),
-            _ => tokens.finished(),
+        let finished = |tokens: Tokens| {
+            if request.is_call {
+                let wants_mark = request.text.contains("AS lb_committed");
+                tokens.marked(wants_mark).finished_call()
+            } else {
+                tokens.finished()
+            }
         };
         match reply {
             Reply::Answer(tokens) => {
@@ -152,6 +156,11 @@ impl Session<'_> {
             }
             Reply::AnswerAndClose(tokens) => {
                 packet::write(stream, ANSWER, &finished(tokens), End::Last).await?;
+                return Ok(Next::Close);
+            }
+            Reply::Silent(flag, tokens) => {
+                let bytes = tokens.finished_silently(flag);
+                packet::write(stream, ANSWER, &bytes, End::Last).await?;
                 return Ok(Next::Close);
             }
             Reply::Cut(tokens) => {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 use super::request::Request;
-use super::tokens::Tokens;
+use super::tokens::{SilentFailure, Tokens};
 
 /// The reply to one statement.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub(crate) enum Reply {
     Answer(Tokens),
     /// The whole answer, and then the connection is closed.
     AnswerAndClose(Tokens),
+    /// The answer to a call whose last statement fails with this flag and without an error. Then the connection is closed.
+    Silent(SilentFailure, Tokens),
     /// This part of the answer, and then the connection is closed.
     Cut(Tokens),
     /// This part of the answer. The connection stays open without more bytes.

@@ -17,6 +17,16 @@ const MORE: u16 = 1;
 const FAILED: u16 = 2;
 const COUNTED: u16 = 0x10;
 const ATTENTION: u16 = 0x20;
+const SERVER_ERROR: u16 = 0x100;
+
+/// The flag of the last token of a statement that failed, whose error the server does not tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SilentFailure {
+    /// `DONE_ERROR`
+    Statement,
+    /// `DONE_SRVERROR`
+    Server,
+}
 
 /// A value with the type of its column. `None` is NULL.
 #[derive(Clone, Debug)]
@@ -274,9 +284,37 @@ impl Tokens {
         self.done(DONE, status).bytes
     }
 
+    /// Appends the row that says that no transaction is open.
+    pub(crate) fn committed(self) -> Self {
+        let row = [Cell::Int(Some(0))];
+        let columns = self.columns_named(&row, "lb_committed");
+        columns.row(&row).end_of_statement()
+    }
+
+    /// Appends the row with which a batch of an operation ends, if it asks for it and has not failed.
+    pub(super) fn marked(self, wants_mark: bool) -> Self {
+        if wants_mark && !self.failed {
+            self.committed()
+        } else {
+            self
+        }
+    }
+
     /// Returns the answer to a procedure call, with its last tokens.
-    pub(super) fn finished_call(mut self) -> Vec<u8> {
+    pub(super) fn finished_call(self) -> Vec<u8> {
         let status = if self.failed { FAILED } else { 0 };
+        self.finished_with(status)
+    }
+
+    /// Returns the answer to a procedure call that fails without an error.
+    pub(super) fn finished_silently(self, failure: SilentFailure) -> Vec<u8> {
+        self.finished_with(match failure {
+            SilentFailure::Statement => FAILED,
+            SilentFailure::Server => SERVER_ERROR,
+        })
+    }
+
+    fn finished_with(mut self, status: u16) -> Vec<u8> {
         self.bytes.push(RETURN_STATUS);
         self.bytes.extend([0; 4]);
         self.done(DONE_PROCEDURE, status).bytes

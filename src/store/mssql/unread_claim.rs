@@ -1,0 +1,98 @@
+//! Claims whose leases are given, but cannot be read.
+//!
+//! A claim commits before it reads its leases. The reading can fail for a single row, whose computed column divides by zero, or for all
+//! rows, because a column was dropped. No worker knows the leases then, so they are released.
+
+use lease_broker_model::key::Key;
+use lease_broker_model::queue::QueueSpec;
+use uuid::Uuid;
+
+use super::error::{OperationFailure, into_refusal};
+use super::operations::MssqlOperations;
+use super::queue_statements::QueueStatements;
+use crate::{ClaimCall, EndedLease, Problem, Rejection, StoreError};
+
+/// The failure of a claim. It has given no leases, or they are released, unless the error says that it may have been applied.
+pub(super) struct ClaimFailure {
+    error: StoreError,
+    /// The leases that could not be read and were released. `None`: the batch was rolled back.
+    unread: Option<Vec<EndedLease>>,
+}
+
+impl From<StoreError> for ClaimFailure {
+    fn from(error: StoreError) -> Self {
+        Self {
+            error,
+            unread: None,
+        }
+    }
+}
+
+impl From<ClaimFailure> for StoreError {
+    fn from(failure: ClaimFailure) -> Self {
+        failure.error
+    }
+}
+
+/// The failure of a claim because of one of its rows.
+pub(super) struct RowFailure {
+    pub(super) problem: Problem,
+    unread: Option<Vec<EndedLease>>,
+}
+
+impl ClaimFailure {
+    /// Returns whether a row is the reason: it cannot be leased, or it cannot be read. If the rows of the queue show the worker, the
+    /// worker can be the reason why one cannot be leased.
+    pub(super) fn is_of_row(&self, queue: &QueueSpec) -> bool {
+        let is_rejection = matches!(self.error, StoreError::Rejected(_));
+        is_rejection && (self.unread.is_some() || !queue.shows_worker())
+    }
+
+    /// # Errors
+    /// The failure of the claim, if no row is the reason.
+    pub(super) fn of_row(self, queue: &QueueSpec) -> Result<RowFailure, StoreError> {
+        let is_of_row = self.is_of_row(queue);
+        match self.error {
+            StoreError::Rejected(Rejection { problem, .. }) if is_of_row => Ok(RowFailure {
+                problem,
+                unread: self.unread,
+            }),
+            error => Err(error),
+        }
+    }
+}
+
+impl RowFailure {
+    /// Returns whether the row was leased, and could not be read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread.is_some()
+    }
+
+    /// Returns key and fencing token of the row that could not be read. `None`: there were several, of which one is the reason.
+    pub(super) fn unread_row(&self) -> Option<(Key, i64)> {
+        match self.unread.as_deref()? {
+            [EndedLease { lease, .. }] => Some((lease.key.clone(), lease.fence)),
+            _ => None,
+        }
+    }
+}
+
+impl MssqlOperations {
+    /// Releases the leases of a claim that has failed after its commit.
+    pub(super) async fn release_unread(
+        &self,
+        queue: &QueueStatements,
+        calls: &[&ClaimCall],
+        failure: OperationFailure,
+    ) -> ClaimFailure {
+        let tokens: Vec<Uuid> = calls.iter().map(|call| call.token).collect();
+        match self.release_tokens(queue, &tokens).await {
+            Ok(released) if released.locked.is_empty() => ClaimFailure {
+                // The batch has reached its commit, so an error that the broker does not know is that of a row too.
+                error: into_refusal(failure.undone()),
+                unread: Some(released.ended),
+            },
+            Ok(_) | Err(_) => StoreError::from(failure).into(),
+        }
+    }
+}
