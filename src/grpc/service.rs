@@ -299,7 +299,7 @@ struct Answer {
 }
 
 impl Service {
-    /// Serves a call that cancels leases. It takes no place, as the calls of workers.
+    /// Serves a call that cancels leases. The broker takes a place for it, as for the calls of workers.
     async fn cancel(
         &self,
         request: Request<proto::CancelLeasesRequest>,

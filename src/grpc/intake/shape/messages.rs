@@ -16,7 +16,7 @@ const FOLLOW_UPS: usize = 1;
 const GROUPS: usize = 2;
 
 /// A message type.
-pub(in crate::grpc::intake) struct Schema {
+pub(crate) struct Schema {
     pub(super) fields: &'static [Field],
     /// The size of the decoded message without its texts and lists.
     pub(super) decoded_bytes: usize,
@@ -90,7 +90,7 @@ use prost::Message as _;
 macro_rules! requests {
     ($($rpc:ident($request:ident) $($number:literal $field:literal $kind:expr),*;)*) => {
         /// Returns the message type of an rpc.
-        pub(in crate::grpc::intake) fn message_of(rpc: Rpc) -> &'static Schema {
+        pub(crate) fn message_of(rpc: Rpc) -> &'static Schema {
             match rpc {
                 $(Rpc::$rpc => {
                     schema!(REQUEST, proto::$request, $($number $field $kind),*);
@@ -100,7 +100,7 @@ macro_rules! requests {
         }
 
         /// Decodes a request. Returns false if it cannot be decoded.
-        pub(in crate::grpc) fn decodes(rpc: Rpc, request: &[u8]) -> bool {
+        pub(crate) fn decodes(rpc: Rpc, request: &[u8]) -> bool {
             match rpc {
                 $(Rpc::$rpc => proto::$request::decode(request).is_ok(),)*
             }
