@@ -79,7 +79,8 @@ impl ConnectionManager {
 
     /// Opens a connection. While the database that it leads to has gone back in time, this fails.
     async fn open(&self, settings: &Settings) -> Result<Connection, StoreError> {
-        let opened = self.connect_and_check(settings).await;
+        // The future is large. On the heap it does not enlarge the futures of all callers.
+        let opened = Box::pin(self.connect_and_check(settings)).await;
         opened.map_err(|error| self.logins.failure(error))
     }
 
