@@ -99,6 +99,8 @@ pub(crate) async fn all_leases_of_an_item_have_the_producers_trace<H: Harness>()
     fixture
         .settle(&item.lease, fail(Some(Duration::ZERO)))
         .await;
+    fixture.advance(MINUTE).await;
+    fixture.reap(9).await;
     item = fixture.one().await;
     assert_eq!(item.trace_parent.as_deref(), Some(PRODUCER));
     fixture.settle(&item.lease, release(Duration::ZERO)).await;
