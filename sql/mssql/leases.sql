@@ -1,5 +1,5 @@
 -- Purpose: the list of leases that a heartbeat or a settlement names, and the conditions on their rows. Also the time for which every
---   batch that changes leases by a list waits for a lock. This file has no statement of its own: heartbeat.sql, settle.sql and trace.sql
+--   batch that changes leases by a list waits for a lock. This file has no statement of its own: heartbeat.sql and settle.sql
 --   contain its sections, and `lock_wait` is in cancel.sql, operation.sql and release_claims.sql too.
 -- Sections: `lock_wait` is the time for which a statement waits for a lock. `lease_list` is the list, as a derived table. `is_same_lease` is true if the row carries the token and the fence of
 --   the lease. `is_held` is true if, in addition, the row is leased and the lease has not expired.

@@ -20,7 +20,7 @@ FROM OPENJSON({left_out_list}) WITH (f bigint '$.f', {key_json_schema}) AS j;
 IF EXISTS (SELECT 1 FROM @left_out) SET @has_left_out = 1;
 
 -- :: is_left_out
-EXISTS (SELECT 1 FROM @left_out AS p WHERE {join_picked_on_key} AND p.lb_f = t.{lease_fence})
+EXISTS (SELECT 1 FROM @left_out AS p WHERE {join_picked_on_key} AND p.lb_f >= t.{lease_fence})
 
 -- :: pick_one
 /* lease-broker pick {queue_comment} */

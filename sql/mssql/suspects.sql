@@ -118,7 +118,7 @@ SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR E
 
 -- :: except_suspects
  AND (@share = 'all' OR NOT ((@has_left_out = 1 OR t.{lease_attempt} > 0 AND t.{lease_owner} IS NULL AND t.{lease_token} IS NULL)
-        AND EXISTS (SELECT 1 FROM @waiting AS d WHERE {join_due_on_key} AND d.lb_f = t.{lease_fence})))
+        AND EXISTS (SELECT 1 FROM @waiting AS d WHERE {join_due_on_key} AND d.lb_f >= t.{lease_fence})))
 
 -- :: pick_share
 IF @share = 'suspect'

@@ -380,7 +380,9 @@ impl LeaseTracer {
     ) {
         let name = self.queue_name(queue);
         let context_of = |fence| self.context(queue, &lease.key, fence, origin);
-        let previous = (lease.fence > 1).then(|| context_of(lease.fence - 1).span);
+        // In other queues, the lease before a first attempt is of an earlier life of the item, or there was none: a restore raises fences.
+        let has_previous = lease.fence > 1 && (lease.attempt > 1 || self.queues[queue.0].recurs);
+        let previous = has_previous.then(|| context_of(lease.fence - 1).span);
         // A link to a span that is not recorded leads nowhere.
         let previous =
             previous.filter(|previous| self.samples(origin.producer_context(), previous.trace_id));

@@ -97,8 +97,7 @@ impl PublishedKeys {
             fetched: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         };
-        keys.client()
-            .map_err(|reason| format!("{SETTING}: {reason}"))?;
+        keys.new_client()().map_err(|reason| format!("{SETTING}: {reason}"))?;
         Ok(Arc::new(keys))
     }
 
@@ -205,7 +204,9 @@ impl PublishedKeys {
 
     async fn download(&self) -> Result<Vec<u8>, String> {
         let failed = |error: reqwest::Error| causes(&error.without_url());
-        let mut response = self.client()?.get(&self.url).send().await.map_err(failed)?;
+        let client = tokio::task::spawn_blocking(self.new_client()).await;
+        let client = client.map_err(|error| error.to_string())??;
+        let mut response = client.get(&self.url).send().await.map_err(failed)?;
         if response.status() != http::StatusCode::OK {
             return Err(format!("the answer has the status {}", response.status()));
         }
@@ -219,10 +220,11 @@ impl PublishedKeys {
         Ok(text)
     }
 
-    /// Returns a client that trusts the last usable authorities.
-    fn client(&self) -> Result<Client, String> {
+    /// Returns a function that makes a client with the last usable authorities. Without them it reads those of the system from the disk.
+    fn new_client(&self) -> impl FnOnce() -> Result<Client, String> + Send + use<> {
         let authorities = self.authorities.as_ref().map(|file| file.current());
-        client(self.is_local, authorities.as_deref().map(String::as_str))
+        let is_local = self.is_local;
+        move || client(is_local, authorities.as_deref().map(String::as_str))
     }
 
     /// Uses a set from now on. Returns true if it verifies other tokens than the one before.

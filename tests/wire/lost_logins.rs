@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lease_broker::broker::{Broker, BrokerConfig, CallContext, Error};
 use lease_broker::config::Sources;
-use lease_broker_store::mssql::{MssqlStore, Settings};
+use lease_broker_store::mssql::{MssqlSchema, MssqlStore, Settings};
 use lease_broker_store::{Applied, Outage, OutageCause, StoreError, Upkeep as _};
 
 use crate::harness::fixture::{new_item, queue, text};
@@ -192,6 +192,47 @@ async fn missing_token_file_is_a_misconfiguration_at_the_start() {
     let opened = Box::pin(MssqlStore::open(&settings, &[queue("items")])).await;
     let error = opened.map(drop).expect_err("no token");
     assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_on_the_schema_log_in_with_the_token() {
+    let server = responder().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    let with_token = Settings {
+        access_token_file: Some(file.clone()),
+        ..settings(&connection_string(&server, PLAIN), LONG_LIMITS)
+    };
+    let open = async || {
+        let settings = with_token.clone();
+        let opened = tokio::task::spawn_blocking(move || MssqlSchema::open(&settings).map(drop));
+        opened.await.expect("no panic")
+    };
+    let missing = open().await.expect_err("no token");
+    assert!(
+        matches!(missing, StoreError::Misconfigured(_)),
+        "{missing:?}"
+    );
+    write(&file, "token");
+    open().await.expect("a login");
+    let refusal = Tokens::new().error(18_456, "Login failed.");
+    server.refuse_every_login(Some(refusal));
+    let refused = open().await.expect_err("the login is refused");
+    assert!(
+        matches!(refused, StoreError::Misconfigured(_)),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probe_succeeds_while_a_connection_is_left() {
+    let fixture = Fixture::start().await;
+    fixture.claim().await.expect_err("no answer is scripted");
+    let refusal = Tokens::new().error(18_456, "Login failed.");
+    fixture.server.refuse_every_login(Some(refusal));
+    with_timeout(fixture.store.probe())
+        .await
+        .expect("the kept connection");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::trace_context::TraceContext;
 use lease_broker_store::{
     FoundItem, FoundItems, ItemFacts, ItemFilter, ItemRecord, ItemSearch, QueueIndex,
     SearchPosition,
@@ -159,7 +160,8 @@ impl Operator {
         let parsed = parsed.map_err(|problem| Error::invalid("key", problem))?;
         let record = self.inspect.read_item(queue, parsed.clone()).await?;
         let mut record = record.ok_or_else(|| Error::ItemNotFound(key.to_owned()))?;
-        if let (None, Some(tracer)) = (&record.trace_parent, &self.tracer) {
+        let producer = record.trace_parent.as_deref();
+        if let (None, Some(tracer)) = (producer.and_then(TraceContext::parse), &self.tracer) {
             let context = tracer.last_context(queue, &record.item.listed);
             record.trace_parent = context.map(|context| context.to_string());
         }

@@ -9,6 +9,7 @@ use super::catalogue::{Column, ENCRYPTED, Table, collate, no_table};
 use super::connection::Connection;
 use super::decode::{self, integer};
 use super::error::{at_start, of_schema_change};
+use super::logins::Logins;
 use super::migrations::{migrate, second_set, with_migration_lock};
 use super::partitions::{self, Partitions, is_whole};
 use super::quote::{bare_table, quote, quote_table, text_literal};
@@ -53,8 +54,13 @@ impl MssqlSchema {
             .build()
             .map_err(|error| StoreError::Io(format!("cannot start an async runtime: {error}")))?;
         let settings = settings.of_schema_changes();
-        let connection = runtime.block_on(Connection::open(&settings.server()?, &settings));
-        let connection = connection.map_err(at_start)?;
+        let open = async {
+            let token = settings.access_token().await?;
+            let server = Settings::with_token(&settings.server()?, token.as_ref());
+            Connection::open(&server, &settings).await
+        };
+        let connection = runtime.block_on(open);
+        let connection = connection.map_err(|error| Logins::default().failure(at_start(error)))?;
         Ok(Self {
             runtime,
             connection,

@@ -215,17 +215,12 @@ impl MssqlOperations {
             if !failure.may_run_again(RetrySafety::Idempotent)
                 || !tries.wait_for_next(&failure).await
             {
-                if failure.is_after_commit() {
+                if may_hold_leases {
                     return Err(self.release_unread(queue, &sent, failure).await);
                 }
                 let error = turn::policy_error(&queue.spec, &failure)
                     .unwrap_or_else(|| into_rejection(failure));
-                return Err(if may_hold_leases {
-                    error.maybe_applied()
-                } else {
-                    error
-                }
-                .into());
+                return Err(error.into());
             }
             attempt = attempt.after(failure);
         };

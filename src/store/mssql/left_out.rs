@@ -1,4 +1,5 @@
-//! The rows of a queue that claims leave out for some time, because a constraint or a trigger has refused their leases.
+//! The rows of a queue that claims leave out for some time, because a constraint or a trigger has refused their
+//! leases, or because the server cannot read their columns.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ const MAX_ROWS: usize = 100;
 #[derive(Clone)]
 pub(super) struct LeftOutRow {
     pub(super) key: Key,
-    /// The fencing token of the row. If it has another one, the row is not left out.
+    /// The greatest fencing token of the row with which it is left out.
     pub(super) fence: i64,
     until: Instant,
 }

@@ -8,6 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{OperationFailure, RetrySafety, into_refusal};
 use super::list_parameters::ListParameters;
+use super::pause::pause_of;
 use super::pool::{Pool, Tries};
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, StoreError};
@@ -50,6 +51,9 @@ impl MssqlOperations {
             Ok(results) => return Ok(results),
             Err(failure) => failure,
         };
+        if let Some(paused) = pause_of(&failure) {
+            return Err(paused);
+        }
         Err(self.refusal(failure, sql, without_entries).await)
     }
 

@@ -10,8 +10,8 @@ use deadpool::managed::{
 };
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret as _, SecretString};
-use tiberius::{AuthMethod, Config, Row, ToSql};
+use secrecy::SecretString;
+use tiberius::{Config, Row, ToSql};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -125,10 +125,7 @@ impl ConnectionManager {
         let token = settings.access_token().await?;
         let credentials = Credentials::new(&server.connection_string, token.as_ref());
         let start = self.logins.begin(credentials)?;
-        let mut config = server.config.clone();
-        if let Some(token) = &token {
-            config.authentication(AuthMethod::aad_token(token.expose_secret()));
-        }
+        let config = Settings::with_token(&server.config, token.as_ref());
         let opened = Connection::open(&config, settings).await;
         self.logins.end(credentials, start, opened.as_ref().err());
         opened
@@ -405,13 +402,15 @@ impl Pool {
     }
 
     /// Runs a statement on the connection of the health check. If that connection has ended, which says nothing about the server, the
-    /// statement runs on a new one. After a refused login it does too, because operations need new connections.
+    /// statement runs on a new one. After a refused login it does too if no other connection is left, because all operations then need
+    /// new connections.
     pub(super) async fn probe(&self, sql: &str) -> Result<(), StoreError> {
         let mut kept = self.probe.lock().await;
         let manager = self.connections.manager();
         // The connection is put back only after a complete reply. If the caller drops this future earlier, the
         // connection closes.
-        let kept_before = kept.take().filter(|_| !manager.logins.is_refused());
+        let can_serve = !manager.logins.is_refused() || self.connections.status().size > 0;
+        let kept_before = kept.take().filter(|_| can_serve);
         // The connection was idle for long, and no operation has noticed its end.
         let suspect_since = Some(Instant::now());
         if let Some(mut connection) = kept_before

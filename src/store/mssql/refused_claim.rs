@@ -133,7 +133,9 @@ impl MssqlOperations {
                 "item passed over: a constraint or a trigger refuses the lease"
             );
         }
-        queue.left_out.add(key.clone(), fence);
+        // Each try to read the row leases it, here or at another broker, and raises its token.
+        let until_fence = if refused.is_unread() { i64::MAX } else { fence };
+        queue.left_out.add(key.clone(), until_fence);
         Ok(Some(key))
     }
 

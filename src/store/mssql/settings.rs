@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use tiberius::Config;
+use tiberius::{AuthMethod, Config};
 
 use super::{authority_file, connection_string};
 use crate::{OutageCause, StoreError};
@@ -119,6 +119,15 @@ impl Settings {
             StoreError::not_begun(OutageCause::Login, reason)
         })?;
         Ok(Some(token.trim().into()))
+    }
+
+    /// Returns the driver's configuration with an access token.
+    pub(super) fn with_token(server: &Config, token: Option<&SecretString>) -> Config {
+        let mut server = server.clone();
+        if let Some(token) = token {
+            server.authentication(AuthMethod::aad_token(token.expose_secret()));
+        }
+        server
     }
 
     /// Returns the database that a connection string names.

@@ -7,7 +7,7 @@ use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
 use uuid::Uuid;
 
-use super::error::{OperationFailure, into_refusal};
+use super::error::{OperationFailure, into_refusal, into_rejection};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{ClaimCall, EndedLease, Problem, Rejection, StoreError};
@@ -78,21 +78,32 @@ impl RowFailure {
 }
 
 impl MssqlOperations {
-    /// Releases the leases of a claim that has failed after its commit.
+    /// Releases the leases of a claim of which a try has failed after its commit. A call with a request id that was sent together with
+    /// others keeps its leases: its caller may have them from another broker by now, and when the call is sent alone, it finds them.
     pub(super) async fn release_unread(
         &self,
         queue: &QueueStatements,
         calls: &[&ClaimCall],
         failure: OperationFailure,
     ) -> ClaimFailure {
-        let tokens: Vec<Uuid> = calls.iter().map(|call| call.token).collect();
-        match self.release_tokens(queue, &tokens).await {
-            Ok(released) if released.locked.is_empty() => ClaimFailure {
-                // The batch has reached its commit, so an error that the broker does not know is that of a row too.
-                error: into_refusal(failure.undone()),
-                unread: Some(released.ended),
-            },
-            Ok(_) | Err(_) => StoreError::from(failure).into(),
-        }
+        let is_alone = calls.len() == 1;
+        let lost = calls.iter().filter(|call| is_alone || !call.has_request_id);
+        let tokens: Vec<Uuid> = lost.map(|call| call.token).collect();
+        let released = match self.release_tokens(queue, &tokens).await {
+            Ok(released) if released.locked.is_empty() => released.ended,
+            Ok(_) | Err(_) => return StoreError::from(failure).maybe_applied().into(),
+        };
+        // If the last try has reached its commit, an error that the broker does not know is that of a row too.
+        let (error, unread) = if failure.is_after_commit() {
+            (into_refusal(failure.undone()), Some(released))
+        } else {
+            (into_rejection(failure), None)
+        };
+        let error = if tokens.len() == calls.len() {
+            error
+        } else {
+            error.maybe_applied()
+        };
+        ClaimFailure { error, unread }
     }
 }
