@@ -218,13 +218,15 @@ fn releases_of_claims() -> Vec<Mutation> {
 
 fn reaps() -> Vec<Mutation> {
     vec![
-        without(Reap, "pick_due", " AND t.{lease_due_time} <= @until"),
+        without(Reap, "pick_due", " AND t.{lease_due_time} <= @now"),
         // Leases and delays end early.
-        change(Reap, "pick_due", "<= @until", "<= DATEADD(hour, 2, @until)").and(
-            "update_due",
-            "<= @now",
-            "<= DATEADD(hour, 2, @now)",
-        ),
+        change(
+            Reap,
+            "pick_due",
+            "t.{lease_due_time} <= @now",
+            "t.{lease_due_time} <= DATEADD(hour, 2, @now)",
+        )
+        .and("update_due", "<= @now", "<= DATEADD(hour, 2, @now)"),
         // A lease does not expire for good when its attempts are used up.
         change(
             Reap,
