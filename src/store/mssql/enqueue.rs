@@ -9,7 +9,6 @@ use tiberius::Row;
 use super::error::{OperationFailure, RetrySafety};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::pause::pause_of;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use crate::template::render;
@@ -70,7 +69,7 @@ impl MssqlOperations {
         let results = match results {
             Ok(results) => results,
             Err(failure) => {
-                if let Some(pause) = pause_of(&failure) {
+                if let Some(pause) = failure.pause() {
                     return Err(pause);
                 }
                 self.lists_after_failure(&mut tries, failure, batch, &parameters)
@@ -88,7 +87,7 @@ impl MssqlOperations {
         sql: &str,
         lists: &ListParameters,
     ) -> StoreError {
-        if let Some(pause) = pause_of(&failure) {
+        if let Some(pause) = failure.pause() {
             return pause;
         }
         let empty = lists.without_entries();

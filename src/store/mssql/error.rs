@@ -191,6 +191,12 @@ impl OperationFailure {
         }
     }
 
+    /// Returns the pause, if this is the error of `refuse_items` in `pause.sql`. Its text is the reason of the pause.
+    pub(super) fn pause(&self) -> Option<StoreError> {
+        const PAUSED: u32 = 51_226;
+        self.thrown(PAUSED).map(StoreError::Paused)
+    }
+
     /// Returns whether the batch reached the server, or may have.
     pub(super) fn was_sent(&self) -> bool {
         matches!(self.cause, Cause::Statement(_))

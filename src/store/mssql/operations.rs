@@ -8,7 +8,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{OperationFailure, RetrySafety, into_refusal};
 use super::list_parameters::ListParameters;
-use super::pause::pause_of;
 use super::pool::{Pool, Tries};
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, StoreError};
@@ -51,7 +50,7 @@ impl MssqlOperations {
             Ok(results) => return Ok(results),
             Err(failure) => failure,
         };
-        if let Some(paused) = pause_of(&failure) {
+        if let Some(paused) = failure.pause() {
             return Err(paused);
         }
         Err(self.refusal(failure, sql, without_entries).await)

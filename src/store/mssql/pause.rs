@@ -3,7 +3,7 @@
 use tiberius::{Row, ToSql};
 
 use super::decode;
-use super::error::{OperationFailure, RetrySafety, into_rejection};
+use super::error::{RetrySafety, into_rejection};
 use super::operations::MssqlOperations;
 use super::types::sql_time;
 use super::utf16::cut;
@@ -69,14 +69,6 @@ impl MssqlOperations {
             outcome => outcome,
         }
     }
-}
-
-/// Returns the pause, if the failure of a batch that adds items is an error of `refuse_items`.
-pub(super) fn pause_of(failure: &OperationFailure) -> Option<StoreError> {
-    /// The number of the error in `pause.sql`. Its text is the reason of the pause.
-    const PAUSED: u32 = 51_226;
-
-    failure.thrown(PAUSED).map(StoreError::Paused)
 }
 
 fn with_columns(section: &str) -> String {
