@@ -5,7 +5,7 @@
 //! operation and its items are counted in [`OperationMetrics`].
 //!
 //! An operation that extends or ends leases, once started, runs to its end, and a lease that it ends has ended. So it runs in a task of
-//! its own, which no caller can drop. It is counted and reported as spans when its result arrives, even if nobody waits any more.
+//! its own, which no caller can drop. It is counted and reported as spans when its result arrives, also if its caller has gone.
 
 mod records;
 

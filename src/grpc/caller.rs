@@ -162,7 +162,7 @@ impl Caller {
         );
     }
 
-    /// Counts what a call uses of a limit of its identity.
+    /// Counts a call against a limit of the caller's identity.
     pub(super) fn count(
         &self,
         rpc: Rpc,

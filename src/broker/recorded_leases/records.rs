@@ -1,4 +1,4 @@
-//! Counters and spans of leases: what an operation on leases has done is recorded when its result arrives.
+//! Counters and spans of leases. They are recorded when the result of an operation arrives.
 
 use std::time::{Duration, SystemTime};
 

@@ -60,6 +60,7 @@ impl MssqlSchema {
             Connection::open(&server, &settings).await
         };
         let connection = runtime.block_on(open);
+        // No login has succeeded before, so a refused one is a misconfiguration.
         let connection = connection.map_err(|error| Logins::default().failure(at_start(error)))?;
         Ok(Self {
             runtime,

@@ -70,17 +70,9 @@ impl MssqlOperations {
         lists: &ListParameters,
         cancelled: &mut CancelResults,
     ) -> Result<(), StoreError> {
-        let sql = &queue.sql.cancel;
         let mut tries = self.pool.tries().with_one_lock_wait();
-        let batch = (&**sql, RetrySafety::AtMostOnce);
-        let results = tries.query(batch.0, &lists.parameters(), batch.1).await;
-        let results = match results {
-            Ok(results) => results,
-            Err(failure) => {
-                self.lists_after_failure(&mut tries, failure, batch, lists)
-                    .await?
-            }
-        };
+        let batch = (&*queue.sql.cancel, RetrySafety::AtMostOnce);
+        let results = self.run_lists(&mut tries, batch, lists).await?;
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, leases.len())?;
             let state = decode::state(row, 1)?;

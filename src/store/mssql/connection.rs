@@ -128,18 +128,13 @@ impl Connection {
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, BatchFailure> {
         if parameters.is_empty() {
-            let reply = self
-                .run(&with_mark(sql), parameters, ResultFilter::OfOperation)
-                .await?;
-            return reply.into_results();
+            return self.run_with_mark(sql, parameters).await?.into_results();
         }
         let key = BatchKey::new(sql, parameters);
         if let Some(handle) = self.prepared.handle(&key) {
             let sql = self.with_lock_timeout(prepared::execute(parameters.len()));
             let all_parameters = [parameters, &[&handle]].concat();
-            let reply = self
-                .run(&with_mark(&sql), &all_parameters, ResultFilter::OfOperation)
-                .await;
+            let reply = self.run_with_mark(&sql, &all_parameters).await;
             let outcome = reply.map_err(BatchFailure::from);
             let outcome = outcome.and_then(BatchReply::into_results);
             if matches!(&outcome, Err(BatchFailure { error: Error::Server(token), .. }) if token.code() == NO_SUCH_HANDLE)
@@ -154,9 +149,7 @@ impl Connection {
         let prepare_parameters: [&dyn ToSql; 2] = [&key.declarations, &key.sql];
         let mut all_parameters = [parameters, &prepare_parameters].concat();
         all_parameters.extend(evicted.as_ref().map(|handle| -> &dyn ToSql { handle }));
-        let mut reply = self
-            .run(&with_mark(&sql), &all_parameters, ResultFilter::OfOperation)
-            .await?;
+        let mut reply = self.run_with_mark(&sql, &all_parameters).await?;
         // The handle is valid even if the batch itself fails.
         if let Some(handle) = reply.take_handle() {
             self.prepared.insert(key, handle);
@@ -182,6 +175,15 @@ impl Connection {
     ) -> Result<Vec<Vec<Row>>, Error> {
         let reply = self.run(sql, parameters, ResultFilter::All).await?;
         Ok(reply.into_results()?)
+    }
+
+    async fn run_with_mark(
+        &mut self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<BatchReply, Error> {
+        self.run(&with_mark(sql), parameters, ResultFilter::OfOperation)
+            .await
     }
 
     async fn run(

@@ -6,7 +6,7 @@ use lease_broker_model::key::Key;
 use serde_json::json;
 use tiberius::Row;
 
-use super::error::{OperationFailure, RetrySafety};
+use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
@@ -60,38 +60,12 @@ impl MssqlOperations {
             .into_iter()
             .map(|group| (group.list, group.indexes))
             .unzip();
-        let parameters = ListParameters::new(lists);
+        let lists = ListParameters::new(lists);
         let batch = (&*sql, RetrySafety::AtMostOnce);
-        let mut tries = self.pool.tries();
-        let results = tries
-            .query(batch.0, &parameters.parameters(), batch.1)
-            .await;
-        let results = match results {
-            Ok(results) => results,
-            Err(failure) => {
-                if let Some(pause) = failure.pause() {
-                    return Err(pause);
-                }
-                self.lists_after_failure(&mut tries, failure, batch, &parameters)
-                    .await?
-            }
-        };
+        let results = self
+            .run_lists(&mut self.pool.tries(), batch, &lists)
+            .await?;
         keys_of(queue, items, &indexes, &results)
-    }
-
-    /// Converts the failure of a batch that adds items unless it has run before. The caller runs it again. The batch `sql` is that of
-    /// an enqueue with these lists.
-    pub(super) async fn refusal_of_items(
-        &self,
-        failure: OperationFailure,
-        sql: &str,
-        lists: &ListParameters,
-    ) -> StoreError {
-        if let Some(pause) = failure.pause() {
-            return pause;
-        }
-        let empty = lists.without_entries();
-        self.refusal(failure, sql, &empty.parameters()).await
     }
 
     /// Finds the first item that the database refuses, by binary search. Each try inserts the first n items and rolls

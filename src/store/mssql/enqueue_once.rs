@@ -71,7 +71,8 @@ impl MssqlOperations {
                 // This batch would remember the request without its items. That of an enqueue without a request id remembers none.
                 let groups = group_items(queue, items)?;
                 let enqueue = enqueue::render_batch(queue, &groups, TransactionEnd::Rollback);
-                return Err(self.refusal_of_items(failure, &enqueue, &lists).await);
+                let empty = lists.without_entries();
+                return Err(self.refusal(failure, &enqueue, &empty.parameters()).await);
             }
         };
         let outcome = decode::single_row(&results, 0)?;

@@ -192,7 +192,7 @@ impl OperationFailure {
     }
 
     /// Returns the pause, if this is the error of `refuse_items` in `pause.sql`. Its text is the reason of the pause.
-    pub(super) fn pause(&self) -> Option<StoreError> {
+    fn pause(&self) -> Option<StoreError> {
         const PAUSED: u32 = 51_226;
         self.thrown(PAUSED).map(StoreError::Paused)
     }
@@ -443,8 +443,12 @@ pub(super) fn into_rejection(failure: OperationFailure) -> StoreError {
 }
 
 /// Converts the failure of a batch that changes the entries of a list. An unlisted error refuses one of them too. The caller has to
-/// make sure that the batch succeeds without entries, or the broker would blame its own mistake on them.
+/// make sure that the batch succeeds without entries, or the broker would blame its own mistake on them. If the queue is paused for new
+/// items, the pause refuses all of them.
 pub(super) fn into_refusal(failure: OperationFailure) -> StoreError {
+    if let Some(pause) = failure.pause() {
+        return pause;
+    }
     match &failure.cause {
         Cause::Statement(error @ Error::Server(token))
             if failure.remedy() == Some(Remedy::Refuse) || failure.is_unlisted() =>

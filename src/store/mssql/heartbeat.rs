@@ -92,19 +92,10 @@ impl MssqlOperations {
         list: Vec<ListEntry>,
         renewed: &mut [Renewed],
     ) -> Result<(), StoreError> {
-        let parameters = ListParameters::new(vec![list]);
+        let lists = ListParameters::new(vec![list]);
         let mut tries = self.pool.tries().with_one_lock_wait();
         let batch = (sql, RetrySafety::Idempotent);
-        let results = tries
-            .query(batch.0, &parameters.parameters(), batch.1)
-            .await;
-        let results = match results {
-            Ok(results) => results,
-            Err(failure) => {
-                self.lists_after_failure(&mut tries, failure, batch, &parameters)
-                    .await?
-            }
-        };
+        let results = self.run_lists(&mut tries, batch, &lists).await?;
         for row in decode::result_set(&results, 0)? {
             let index = decode::request_index(row, 0, renewed.len())?;
             renewed[index] = Renewed::Extended(decode::lease_expiry(row, 1, 2)?);

@@ -50,23 +50,28 @@ impl MssqlOperations {
             Ok(results) => return Ok(results),
             Err(failure) => failure,
         };
-        if let Some(paused) = failure.pause() {
-            return Err(paused);
-        }
         Err(self.refusal(failure, sql, without_entries).await)
     }
 
-    /// Returns the results of a batch with lists, as [`MssqlOperations::after_failure`] does.
-    pub(super) async fn lists_after_failure(
+    /// Runs a batch that changes the entries of lists.
+    ///
+    /// # Errors
+    /// Those of [`MssqlOperations::after_failure`].
+    pub(super) async fn run_lists(
         &self,
         tries: &mut Tries<'_>,
-        failure: OperationFailure,
-        batch: (&str, RetrySafety),
+        (sql, retry_safety): (&str, RetrySafety),
         lists: &ListParameters,
     ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let parameters = lists.parameters();
+        let failure = match tries.query(sql, &parameters, retry_safety).await {
+            Ok(results) => return Ok(results),
+            Err(failure) => failure,
+        };
         let empty = lists.without_entries();
-        let parameters = (&*lists.parameters(), &*empty.parameters());
-        self.after_failure(tries, failure, batch, parameters).await
+        let both = (&*parameters, &*empty.parameters());
+        self.after_failure(tries, failure, (sql, retry_safety), both)
+            .await
     }
 
     /// Converts the failure of a batch that changes the entries of a list, and that was run twice.

@@ -115,27 +115,19 @@ impl MssqlOperations {
         (index, refused): (usize, &RowFailure),
     ) -> Result<Option<Key>, StoreError> {
         let (queue_name, problem) = (&*queue.spec.name, &*refused.problem.text);
-        let row = if refused.is_unread() {
-            refused.unread_row()
+        let (row, reason) = if refused.is_unread() {
+            // Each try to read the row leases it, here or at another broker, and raises its token.
+            let row = refused.unread_key().map(|key| (key, i64::MAX));
+            (row, "the server cannot read its columns")
         } else {
-            self.pick_one(form, queue, calls, index).await?
+            let row = self.pick_one(form, queue, calls, index).await?;
+            (row, "a constraint or a trigger refuses the lease")
         };
-        let Some((key, fence)) = row else {
+        let Some((key, last_fence)) = row else {
             return Ok(None);
         };
-        if refused.is_unread() {
-            tracing::warn!(queue = queue_name, %key, problem, "item passed over: the server cannot read its columns");
-        } else {
-            tracing::warn!(
-                queue = queue_name,
-                %key,
-                problem,
-                "item passed over: a constraint or a trigger refuses the lease"
-            );
-        }
-        // Each try to read the row leases it, here or at another broker, and raises its token.
-        let until_fence = if refused.is_unread() { i64::MAX } else { fence };
-        queue.left_out.add(key.clone(), until_fence);
+        tracing::warn!(queue = queue_name, %key, problem, "item passed over: {reason}");
+        queue.left_out.add(key.clone(), last_fence);
         Ok(Some(key))
     }
 

@@ -161,19 +161,10 @@ impl MssqlOperations {
         indexes: &[usize],
         end: &str,
     ) -> Result<BatchResults, StoreError> {
-        let (sql, parameters) = self.render_settlement(queue, settlements, indexes, end)?;
+        let (sql, lists) = self.render_settlement(queue, settlements, indexes, end)?;
         let mut tries = self.pool.tries().with_one_lock_wait();
         let batch = (&*sql, RetrySafety::Idempotent);
-        let answer = tries
-            .query(batch.0, &parameters.parameters(), batch.1)
-            .await;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => {
-                self.lists_after_failure(&mut tries, failure, batch, &parameters)
-                    .await?
-            }
-        };
+        let answer = self.run_lists(&mut tries, batch, &lists).await?;
         // The first result set has the leases that this batch ended. A second one has those that an earlier settlement
         // ended, and the completions without a row.
         let mut settled = BatchResults::default();

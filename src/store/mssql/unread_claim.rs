@@ -68,10 +68,10 @@ impl RowFailure {
         self.unread.is_some()
     }
 
-    /// Returns key and fencing token of the row that could not be read. `None`: there were several, of which one is the reason.
-    pub(super) fn unread_row(&self) -> Option<(Key, i64)> {
+    /// Returns the key of the row that could not be read. `None`: there were several, of which one is the reason.
+    pub(super) fn unread_key(&self) -> Option<Key> {
         match self.unread.as_deref()? {
-            [EndedLease { lease, .. }] => Some((lease.key.clone(), lease.fence)),
+            [EndedLease { lease, .. }] => Some(lease.key.clone()),
             _ => None,
         }
     }
