@@ -1,4 +1,5 @@
-//! Claims whose leases are given, and whose reading fails after the commit. No worker knows the leases, so they are released.
+//! Claims whose leases are given, and whose reading or later batch fails after the commit. No worker knows the leases, so they are
+//! released.
 
 use lease_broker_store::{Applied, Leases as _, StoreError};
 
@@ -22,6 +23,14 @@ fn unread(class: u8, number: u32) -> Reply {
     )
 }
 
+/// The answer to a claim that gives nothing, because it leaves out suspects. Each of its calls is then sent alone.
+fn held_back() -> Reply {
+    let none = Tokens::new().columns_named(&claimed_row(TOKEN, 1), "lb_t");
+    let row = [Cell::Int(Some(1))];
+    let held_back = none.end_of_statement().columns_named(&row, "lb_held_back");
+    Reply::Answer(held_back.row(&row).end_of_statement())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_that_cannot_be_read_are_released() {
     // A column was dropped, tempdb is full.
@@ -38,6 +47,39 @@ async fn leases_that_cannot_be_read_are_released() {
             let requests = fixture.server.requests(RELEASE);
             assert_eq!(requests.len(), 1, "{number}");
             assert!(requests[0].request.has(&[&TOKEN.to_string()]), "{number}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_of_a_call_are_released_if_the_next_call_fails() {
+    for has_request_id in [false, true] {
+        let fixture = Fixture::start().await;
+        let missing = Tokens::new().error(207, "Invalid column name.");
+        let claims = vec![
+            held_back(),
+            Reply::Answer(claimed(8..=9)),
+            Reply::Answer(missing),
+        ];
+        fixture.server.on(CLAIM, claims);
+        fixture
+            .server
+            .on(RELEASE, vec![Reply::Answer(released(8..=9))]);
+        let mut first = call("worker", 3);
+        first.token = TOKEN;
+        first.has_request_id = has_request_id;
+        let calls = [first, call("worker", 3)];
+        let claim = fixture.store.claim(QUEUE, calls.into(), usize::MAX);
+        let error = with_timeout(claim).await.expect_err("a column is missing");
+        let requests = fixture.server.requests(RELEASE);
+        if has_request_id {
+            // The caller finds the leases when it repeats the call.
+            assert_eq!(error.applied(), Applied::Unknown, "{error}");
+            assert_eq!(requests.len(), 0);
+        } else {
+            assert_eq!(error.applied(), Applied::No, "{error}");
+            assert_eq!(requests.len(), 1);
+            assert!(requests[0].request.has(&[&TOKEN.to_string()]));
         }
     }
 }
@@ -126,14 +168,10 @@ async fn row_that_still_cannot_be_read_is_named() {
     let fixture = Fixture::start().await;
     let mut wanted = call("worker", 1);
     wanted.token = TOKEN;
-    let none = Tokens::new().columns_named(&claimed_row(TOKEN, 1), "lb_t");
-    let row = [Cell::Int(Some(1))];
-    let held_back = none.end_of_statement().columns_named(&row, "lb_held_back");
-    let held_back = held_back.row(&row).end_of_statement();
     let claims = vec![
         unread(16, 245),
         unread(16, 245),
-        Reply::Answer(held_back),
+        held_back(),
         unread(16, 245),
     ];
     fixture.server.on(CLAIM, claims);

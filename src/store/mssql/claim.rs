@@ -31,6 +31,24 @@ impl MssqlOperations {
         max_bytes: usize,
     ) -> Result<Vec<Claimed>, StoreError> {
         let queue = self.queue(queue)?;
+        let mut claimed = vec![Claimed::default(); calls.len()];
+        match self
+            .claim_in_batches(queue, calls, max_bytes, &mut claimed)
+            .await
+        {
+            Ok(()) => Ok(claimed),
+            Err(error) => Err(self.release_given(queue, calls, &claimed, error).await),
+        }
+    }
+
+    /// Sends the calls in as many batches as they need. After an error, `claimed` has the leases of the batches before it.
+    async fn claim_in_batches(
+        &self,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+        max_bytes: usize,
+        claimed: &mut [Claimed],
+    ) -> Result<(), StoreError> {
         // Calls with the same token are the same request. Only the first of them is sent. The others get its leases.
         let mut first_index: HashMap<Uuid, usize> = HashMap::new();
         for (index, call) in calls.iter().enumerate() {
@@ -40,12 +58,11 @@ impl MssqlOperations {
         let names_groups = |index: &usize| !calls[*index].groups.is_empty();
         let (of_groups, indexes): (Vec<usize>, Vec<usize>) =
             (0..calls.len()).filter(is_first).partition(names_groups);
-        let mut claimed = vec![Claimed::default(); calls.len()];
         let mut room = max_bytes;
         if let Some(form) = &queue.sql.claim_of_groups {
             for index in of_groups {
                 let Some(answer) = self
-                    .serve_alone(form, queue, calls, (index, room), &mut claimed)
+                    .serve_alone(form, queue, calls, (index, room), claimed)
                     .await?
                 else {
                     continue;
@@ -68,7 +85,7 @@ impl MssqlOperations {
             .chain([shared])
             .filter(|indexes| !indexes.is_empty())
         {
-            self.claim_in_turn(queue, calls, (&indexes, &mut room), &mut claimed)
+            self.claim_in_turn(queue, calls, (&indexes, &mut room), claimed)
                 .await?;
         }
         let mut bytes = 0;
@@ -92,9 +109,7 @@ impl MssqlOperations {
             }
             bytes += claimed[index].bytes;
         }
-        self.try_left_out(queue, calls, max_bytes, &mut claimed)
-            .await?;
-        Ok(claimed)
+        self.try_left_out(queue, calls, max_bytes, claimed).await
     }
 
     /// Sends the call at `index` alone. `None`: it gets nothing, because rows refuse their leases. Other calls may have leases by now.

@@ -1,4 +1,4 @@
-//! Claims whose leases are given, but cannot be read.
+//! Claims whose leases are given, but do not reach their callers: they cannot be read, or a later batch of the same claim fails.
 //!
 //! A claim commits before it reads its leases. The reading can fail for a single row, whose computed column divides by zero, or for all
 //! rows, because a column was dropped. No worker knows the leases then, so they are released.
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::error::{OperationFailure, into_refusal, into_rejection};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use crate::{ClaimCall, EndedLease, Problem, Rejection, StoreError};
+use crate::{ClaimCall, Claimed, EndedLease, Problem, Rejection, StoreError};
 
 /// The failure of a claim. It has given no leases, or they are released, unless the error says that it may have been applied.
 pub(super) struct ClaimFailure {
@@ -105,5 +105,27 @@ impl MssqlOperations {
             error.maybe_applied()
         };
         ClaimFailure { error, unread }
+    }
+
+    /// Releases the leases that earlier batches of a claim have given before one failed, and returns the error of the claim. A call with
+    /// a request id finds its leases when it is repeated.
+    pub(super) async fn release_given(
+        &self,
+        queue: &QueueStatements,
+        calls: &[ClaimCall],
+        claimed: &[Claimed],
+        error: StoreError,
+    ) -> StoreError {
+        let given = calls.iter().zip(claimed);
+        let given = given.filter(|(_, claimed)| !claimed.items.is_empty());
+        let (kept, lost): (Vec<_>, Vec<_>) = given.partition(|(call, _)| call.has_request_id);
+        let tokens: Vec<Uuid> = lost.iter().map(|(call, _)| call.token).collect();
+        let released = self.release_tokens(queue, &tokens).await;
+        let are_released = released.is_ok_and(|released| released.locked.is_empty());
+        if kept.is_empty() && are_released {
+            error
+        } else {
+            error.maybe_applied()
+        }
     }
 }
