@@ -458,6 +458,11 @@ impl Broker {
         self.store_health.subscribe()
     }
 
+    /// Checks that the store can read and write, and that its database has not gone back in time.
+    pub async fn check_store(&self) -> Result<(), StoreError> {
+        self.store_health.fail_fast(self.store.probe()).await
+    }
+
     /// Returns the state of the store, with its last failure.
     pub fn store_status(&self) -> StoreStatus {
         self.store_health.status()

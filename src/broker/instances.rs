@@ -165,7 +165,7 @@ fn log(queue: &str, other: &Instance, difference: SettingsDifference) {
             queue,
             address,
             version,
-            "another broker reads or writes the rows of the queue in another way: compare table, key, order, on_complete, \
+            "another broker reads or writes the rows of the queue in another way: compare table, key, order, group, on_complete, \
              soft_lock, mirror, checkpoint and claim_strategy"
         ),
         SettingsDifference::Rules => tracing::warn!(

@@ -115,13 +115,19 @@ async fn open_store_for(
 }
 
 /// Opens the configured store for an operator's command that changes these queues, or none. The tables of other queues are not
-/// opened, because one of them can be missing. Unlike [`open_store`], does not create a SQLite file.
+/// opened, because one of them can be missing. Unlike [`open_store`], creates no SQLite file and changes no table.
 pub(super) async fn open_existing_store(
     config: &Config,
     queues: &[QueueSpec],
 ) -> Result<Arc<dyn Store>, CommandError> {
     refuse_missing_store(config)?;
-    Ok(open_store_for(config, queues, Caller::Operator).await?)
+    // A broker changes a managed table as its configuration says. The one of an operator can be another.
+    let as_it_is = |queue: &QueueSpec| QueueSpec {
+        managed_columns: None,
+        ..queue.clone()
+    };
+    let queues: Vec<QueueSpec> = queues.iter().map(as_it_is).collect();
+    Ok(open_store_for(config, &queues, Caller::Operator).await?)
 }
 
 /// Returns the SQLite file of the configured store.

@@ -97,6 +97,21 @@ impl QueueSpec {
         }
     }
 
+    /// Returns the queue as the end of all leases sees it: without the columns that this does not read, which a backup can lack.
+    #[must_use]
+    pub fn to_end_leases(&self) -> Self {
+        Self {
+            columns: Some(Vec::new()),
+            order: Order::By(Vec::new()),
+            groups: None,
+            writable: Vec::new(),
+            filterable: Vec::new(),
+            max_checkpoint_bytes: None,
+            managed_columns: None,
+            ..self.to_inspect()
+        }
+    }
+
     /// Returns whether both queues would store leases in the same columns of the same table.
     pub fn shares_rows_with(&self, other: &Self) -> bool {
         self.table.eq_ignore_ascii_case(&other.table) && self.shares_columns_with(other)

@@ -100,10 +100,10 @@ impl Login {
         Some(names.as_ref().map_err(|reason| *reason))
     }
 
-    /// Returns whether a call on this connection had valid credentials.
+    /// Returns whether a call on this connection had valid credentials. Calls without any, which are allowed, do not count.
     pub fn has_succeeded(&self) -> bool {
         let used = self.used.lock();
-        used.own.is_some() || !used.tokens.is_empty()
+        (used.own.is_some() && self.certificate.is_some()) || !used.tokens.is_empty()
     }
 
     /// Returns the remembered result for credentials that a call on this connection has used, valid still or not.
@@ -240,6 +240,15 @@ mod tests {
             until: Instant::now(),
             generation,
         }
+    }
+
+    #[test]
+    fn call_without_credentials_is_no_login() {
+        let login = Login::default();
+        login.remember(None, verified(1), Clients::One);
+        assert!(!login.has_succeeded());
+        login.remember(Some(b"token"), verified(1), Clients::One);
+        assert!(login.has_succeeded());
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl AddedParts {
         queue: &QueueSpec,
         table: &Table<Kind>,
     ) -> Vec<String> {
-        let of_queue = |name: &String| queue.soft_lock.contains(name);
+        let of_queue = |name: &String| {
+            let mut used = queue.soft_lock_names();
+            used.any(|used| used.eq_ignore_ascii_case(name))
+        };
         let recorded = self.columns.iter().filter(|name| of_queue(name));
         let lacking = recorded.filter(|name| table.column(name).is_none());
         let lacking: Vec<String> = lacking.cloned().collect();

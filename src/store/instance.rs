@@ -23,7 +23,7 @@ pub(super) const FORGET_TIME: Duration = Duration::from_secs(86_400);
 /// The number of hexadecimal digits of a hash. Hashes are compared only to find differences.
 const HASH_DIGITS: usize = 16;
 /// The format of the texts that are hashed. Raise it if they change. Hashes of different formats are not compared.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A broker process.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,11 +196,6 @@ impl SettingsHash {
                 has_checkpoints,
             )
         );
-        // Added only where it is set, so that the hash of other queues stays as it was.
-        let rows = match &queue.groups {
-            Some(groups) => format!("{rows}{groups:?}"),
-            None => rows,
-        };
         let rules = format!(
             "{:?}",
             (
@@ -225,7 +220,7 @@ impl SettingsHash {
     pub fn difference(&self, other: &Self) -> Option<SettingsDifference> {
         if self.format != other.format {
             None
-        } else if self.rows != other.rows {
+        } else if self.rows != other.rows || self.groups != other.groups {
             Some(SettingsDifference::Rows)
         } else if self.rules != other.rules {
             Some(SettingsDifference::Rules)

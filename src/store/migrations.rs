@@ -67,7 +67,8 @@ pub(super) fn pending(
                     "migration {name} was applied with another text (checksum {applied}; this build has {checksum}): a build \
                      of lease-broker that was never released prepared this database. Run that build, or use another database. \
                      Or stop every broker and drop the tables lease_broker_*, except lease_broker_added and \
-                     lease_broker_fence: this build creates them again, and does not know lease ids and request ids from before"
+                     lease_broker_fence, and run `lease-broker restore --in-place`, so that no fencing token is given twice: this build \
+                     creates them again, and knows neither lease ids and request ids from before nor pauses, limits and operations"
                 )));
             }
             None => pending.push(Pending {

@@ -14,16 +14,23 @@ use super::error::StoreError;
 /// # Errors
 /// [`StoreError::Misconfigured`] if they differ: brokers with different rules must not serve a queue together.
 pub(super) fn check_policy(queue: &QueueSpec, stored: Option<&str>) -> Result<(), StoreError> {
-    let own = queue.group_policy();
-    match stored {
-        Some(stored) if stored == own => Ok(()),
-        _ => Err(StoreError::Misconfigured(format!(
-            "the groups of queue {:?} are {own:?} in this broker's configuration and {:?} in the database: give all brokers the same \
-             setting, and run `lease-broker schema apply` with it",
-            queue.name,
-            stored.unwrap_or("not set")
+    match policy_problem(queue, stored.unwrap_or("not set")) {
+        None => Ok(()),
+        Some(problem) => Err(StoreError::Misconfigured(format!(
+            "{problem}: give all brokers the same setting, and run `lease-broker schema apply` with it"
         ))),
     }
+}
+
+/// Returns the difference between the policy of the queue and the stored one. `None`: they are equal.
+pub(super) fn policy_problem(queue: &QueueSpec, stored: &str) -> Option<String> {
+    let own = queue.group_policy();
+    (stored != own).then(|| {
+        format!(
+            "the groups of queue {:?} are {own:?} in this broker's configuration and {stored:?} in the database",
+            queue.name
+        )
+    })
 }
 
 /// The limits that the configuration of a queue sets, as the row stores them. `None`: the configuration does not set the limit.

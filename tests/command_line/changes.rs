@@ -101,6 +101,23 @@ fn redrive_changes_what_the_filter_selects_both_ways() {
     }
 }
 
+/// A broker changes the indexes of its managed tables. The configuration of an operator can be another.
+#[test]
+fn change_with_another_configuration_builds_no_index() {
+    let workspace = Workspace::serving();
+    let indexes = || -> String {
+        let read = "SELECT group_concat(sql) FROM sqlite_schema WHERE type = 'index'";
+        database::query_value(&workspace.database(), read)
+    };
+    let before = indexes();
+    let other = QUEUES.replacen("[queues.work]", "[queues.work]\ncompleted_index = true", 1);
+    assert_ne!(other, QUEUES);
+    workspace.write("other.toml", &other);
+    let refused = workspace.run("pause work --config other.toml --store q.db");
+    fails(&refused, 64, &["work_lease_completed", "schema apply"]);
+    assert_eq!(indexes(), before);
+}
+
 #[test]
 fn change_without_a_terminal_needs_a_flag() {
     let workspace = Workspace::serving();

@@ -295,6 +295,19 @@ fn page_needs_a_login_where_callers_have_identities() {
 }
 
 #[test]
+fn everybody_has_the_rights_of_callers_without_credentials() {
+    let (_workspace, admin) = serving("[auth]\nanonymous = { observer = ['work'] }", |_| ());
+    let page = get(admin, "/");
+    assert_eq!(page.status, 200, "{page:?}");
+    assert!(page.body.contains(">work<"), "{}", page.body);
+    assert!(!page.body.contains("outbox"), "{}", page.body);
+    let form = form_of(&page);
+    let body = format!("form={form}&queue=work&mode=claims");
+    let denied = post(admin, "/pause", "", &body);
+    assert_eq!(denied.status, 403, "{denied:?}");
+}
+
+#[test]
 fn slow_database_is_reported_on_a_page() {
     let (workspace, admin) = serving("", |_| ());
     let form = form_of(&get(admin, "/")).to_owned();

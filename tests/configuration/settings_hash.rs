@@ -29,6 +29,9 @@ fn settings_that_change_rows_differ() {
     assert_eq!(difference("", "on_complete = 'delete'"), rows);
     assert_eq!(difference("", "order = ['-payload']"), rows);
     assert_eq!(difference("", "table = 'other'"), rows);
+    assert_eq!(difference("", "group = 'payload'"), rows);
+    let one = "group = { column = 'payload', max_leases = 5 }";
+    assert_eq!(difference(one, &one.replace('5', "6")), None);
 }
 
 #[test]
@@ -44,6 +47,6 @@ fn rules_differ_and_limits_do_not() {
 fn hash_of_the_default_queue_never_changes() {
     let hash = serde_json::to_value(SettingsHash::new(&queue(""))).expect("JSON");
     let hashes = ["format", "rows", "rules"].map(|name| hash[name].clone());
-    let expected = serde_json::json!([1, "1db9a52eeb932697", "98e4bd639a216f9a"]);
+    let expected = serde_json::json!([2, "1db9a52eeb932697", "98e4bd639a216f9a"]);
     assert_eq!(serde_json::json!(hashes), expected);
 }

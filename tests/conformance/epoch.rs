@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use lease_broker_model::item_state::State;
+use lease_broker_model::queue::{Mirror, MirrorValue, Order, OrderColumn};
 use lease_broker_store::{OperationKind, OperationState, SettingsHash, Settled};
+use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys};
@@ -46,6 +49,30 @@ pub(crate) async fn new_epoch_ends_leases_and_gives_attempts_back<H: Harness>() 
         again.iter().all(|item| item.lease.attempt == 1),
         "{again:?}"
     );
+}
+
+/// The backup was made before columns that the configuration names today.
+pub(crate) async fn table_without_later_columns_loses_its_leases<H: Harness>() {
+    let fixture = Fixture::<H>::items(2).await;
+    assert_eq!(fixture.claim(1).await.len(), 1);
+    let mut spec = fixture.queues[0].clone();
+    let later = || vec!["later".to_owned()];
+    spec.columns = Some(later());
+    spec.writable = later();
+    spec.filterable = later();
+    spec.order = Order::By(vec![OrderColumn {
+        column: "later".to_owned(),
+        descending: true,
+    }]);
+    spec.mirror = vec![Mirror {
+        state: State::Ready,
+        column: "later".to_owned(),
+        value: MirrorValue::Literal(Value::Int(1)),
+    }];
+    spec.max_checkpoint_bytes = Some(100);
+    let epoch = fixture.harness.begin_epoch(&[spec]).await;
+    assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 1);
+    assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
 }
 
 /// On a server, one statement ends at most 1,000 leases.

@@ -98,6 +98,7 @@ macro_rules! conformance {
                 epoch {
                     new_epoch_raises_the_fence_of_every_item
                     new_epoch_ends_leases_and_gives_attempts_back
+                    table_without_later_columns_loses_its_leases
                     new_epoch_ends_any_number_of_leases
                     lease_of_a_later_epoch_stays
                     new_epoch_cancels_running_operations
@@ -396,7 +397,7 @@ macro_rules! conformance {
                     queue_gives_items_out_at_its_rate
                     row_of_the_queue_decides_about_limits
                     operators_change_limits_of_a_running_queue
-                    broker_with_another_policy_gives_no_leases
+                    broker_with_another_policy_is_refused
                     broker_without_groups_is_refused
                     removal_drops_the_indexes_of_groups
                     every_kind_of_column_can_name_groups
@@ -635,6 +636,7 @@ macro_rules! conformance {
                     held_leases_and_live_brokers_are_uses
                     interrupted_removal_continues
                     replaced_table_keeps_its_own_columns
+                    removal_goes_on_without_a_checkpoint_column
                     random_tables_are_given_back_as_they_were
                 }
                 retried_claim {

@@ -349,6 +349,21 @@ pub(crate) async fn replaced_table_keeps_its_own_columns<H: Harness>() {
     assert_eq!(rows, [[Value::Int(1), text("mine"), text("tenant 7")]]);
 }
 
+/// The queue has no checkpoints any more, and its owner has dropped their column.
+pub(crate) async fn removal_goes_on_without_a_checkpoint_column<H: Harness>() {
+    let harness = H::start().await;
+    harness.create(&item_table("item")).await;
+    let before = harness.describe("item").await;
+    let mut spec = queue("item");
+    spec.max_checkpoint_bytes = Some(100);
+    harness.apply(&spec).await.expect("apply");
+    spec.max_checkpoint_bytes = None;
+    let drop = "ALTER TABLE item DROP COLUMN lease_checkpoint";
+    harness.run_sql(drop).await.expect("dropped");
+    remove(&harness, &spec).await;
+    assert_eq!(before, harness.describe("item").await);
+}
+
 /// The number of random tables, and the seed. `LEASE_BROKER_TEST_SEED` and `LEASE_BROKER_TEST_CASES` change them.
 fn cases() -> (u64, u64) {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());

@@ -186,6 +186,58 @@ async fn tokens_that_do_not_answer_keep_no_later_sighup_from_effect() {
     broker.reload(&more, QUEUE, logged).await;
 }
 
+/// The new layers know nothing of the past, so the running ones decide.
+#[tokio::test]
+async fn sighup_serves_no_database_that_went_back_in_time() {
+    let files = Files::new();
+    let (store, config) = (files.file("queues.db"), files.file("config.toml"));
+    files.write("config.toml", QUEUE);
+    let process = BrokerProcess::serve(&store, &config);
+    let endpoint = Endpoint::from_shared(process.url()).expect("a URL");
+    let client = Client::new(endpoint.connect_lazy(), "work");
+    client.enqueue(&["a"]).await;
+    let copy = |from: &Path, to: &Path| {
+        let log = rusqlite::Connection::open(&store).expect("open");
+        log.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()))
+            .expect("checkpoint");
+        drop(log);
+        std::fs::copy(from, to).expect("copied");
+    };
+    let backup = files.file("backup.db");
+    wait_for_announcement(&store).await;
+    copy(&store, &backup);
+    wait_for_announcement(&store).await;
+    copy(&backup, &store);
+    let refused = "went back in time";
+    wait_until("the database is refused", async || {
+        let _ = client.try_enqueue(vec![item("b")]).await;
+        process.log().contains(refused)
+    })
+    .await;
+    files.write("config.toml", &format!("{QUEUE}max_attempts = 11\n"));
+    process.signal("HUP");
+    let logged = "configuration not changed";
+    wait_until(logged, async || process.log().contains(logged)).await;
+    let answer = client.try_enqueue(vec![item("c")]).await;
+    let refusal = answer.expect_err("it is refused as before");
+    assert_eq!(refusal.code(), Code::Unavailable, "{refusal}");
+}
+
+/// Waits until the broker has announced itself again. Each announcement is a new generation of the database.
+async fn wait_for_announcement(store: &Path) {
+    let generation = || -> Vec<u8> {
+        let database = rusqlite::Connection::open(store).expect("open");
+        let read = "SELECT generation FROM lease_broker_generation";
+        let read = database.query_row(read, [], |row| row.get(0));
+        read.expect("a generation")
+    };
+    let before = generation();
+    wait_until("the broker announces itself", async || {
+        generation() != before
+    })
+    .await;
+}
+
 /// Replaces a file by a pipe without a writer, so that reading it never ends.
 pub(crate) fn make_pipe(files: &Files, name: &str) -> PathBuf {
     let path = files.file(name);

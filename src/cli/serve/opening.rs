@@ -8,6 +8,7 @@ use super::super::config_args::open_store;
 use super::layers::{Layers, Parts};
 use super::memory_limit;
 use super::reload::Way;
+use crate::broker::Broker;
 use crate::config::{Change, Config};
 use crate::security::{Rules, Security};
 
@@ -32,15 +33,17 @@ pub(super) enum Next {
 
 /// Starts the task that opens the files, keys and databases of a new configuration.
 pub(super) fn start(config: Config, changes: Vec<Change>, way: Way, running: &Layers) -> Opening {
-    let security = running.security.clone();
-    spawn_blocking(move || Handle::current().block_on(open(config, changes, way, security)))
+    let (broker, security) = (running.broker.clone(), running.security.clone());
+    spawn_blocking(move || {
+        Handle::current().block_on(open(config, changes, way, (&broker, security)))
+    })
 }
 
 async fn open(
     config: Config,
     changes: Vec<Change>,
     way: Way,
-    security: Security,
+    (running, security): (&Broker, Security),
 ) -> Result<Opened, CommandError> {
     let has_new_rules = changes.iter().any(|change| change.key[0] == "auth");
     let rules = match (&security.access, &config.auth) {
@@ -56,6 +59,8 @@ async fn open(
         Way::NewLayers => {
             memory_limit::warn_if_exceeded(&config);
             let store = open_store(&config).await?;
+            // Only the running store knows whether the database went back in time. The new one would serve it.
+            running.check_store().await?;
             Next::New(Parts {
                 config,
                 store,

@@ -15,7 +15,7 @@ use super::partitions::{self, Partitions, is_whole};
 use super::quote::{bare_table, quote, quote_table, text_literal};
 use super::restrictions::Purpose;
 use super::soft_lock_types::{NOT_NULL_COLUMNS, queue_columns};
-use super::turn::{other_policy, unused_indexes};
+use super::turn::{stored_policy, unused_indexes};
 use super::types::ColumnType;
 use super::{
     Settings, added_parts, backfill, dependents, epoch, index, index_key_size, instance,
@@ -33,6 +33,7 @@ use crate::index_role::IndexRole;
 use crate::queue_columns::{QueueColumns, group_warning, null_key_warning};
 use crate::schema::{Progress, Removal, Schema, Step, Trial};
 use crate::template::Placeholders;
+use crate::turn::policy_problem;
 use crate::{BrokerList, StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection, and blocks the calling thread: do not use it within an async
@@ -306,8 +307,9 @@ async fn change_policy(
     queue: &QueueSpec,
     placeholders: &Placeholders,
 ) -> Result<Option<Step>, StoreError> {
-    let policy = other_policy(connection, queue).await?;
-    Ok(policy.map(|policy| {
+    let stored = stored_policy(connection, queue).await?;
+    let policy = queue.group_policy();
+    Ok(stored.filter(|stored| *stored != policy).map(|_| {
         let placeholders = with(placeholders, [("policy", text_literal(&policy))]);
         let purpose = set_policy_purpose(queue, &policy);
         step(purpose, "set_policy", &placeholders)
@@ -392,6 +394,9 @@ pub(super) async fn unfit(
     let mut unfit = missing_parts(queue, &table, &columns, indexes, archive.as_ref());
     let unused = unused_indexes(queue, &table, &bare_table(&queue.table));
     unfit.add(Unfit::lacking(adoption::unused_indexes(queue, &unused)));
+    let stored = stored_policy(connection, queue).await?;
+    let problem = stored.and_then(|stored| policy_problem(queue, &stored));
+    unfit.add(Unfit::lacking(problem.into_iter().collect()));
     Ok(unfit)
 }
 

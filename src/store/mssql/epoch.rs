@@ -115,10 +115,11 @@ impl LatestMoment {
 }
 
 /// Begins a new epoch, cancels the operations that run, and ends the leases of the queues. A queue whose table does not exist, or is
-/// not adopted yet, is left out.
+/// not adopted yet, is left out. The table may lack columns that a backup does not have yet.
 ///
 /// # Errors
-/// [`StoreError::Misconfigured`] if a row refuses the end of its lease also without its mirror columns. All other leases are ended.
+/// [`StoreError::Misconfigured`] if a row refuses the end of its lease also without its mirror columns, or if a table does not fit. All
+/// other leases are ended.
 pub(super) async fn begin(
     connection: &mut Connection,
     queues: &[QueueSpec],
@@ -141,18 +142,25 @@ pub(super) async fn begin(
         if table.column(state).is_none() {
             continue;
         }
-        let columns = queue_columns(queue, &table)
-            .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let placeholders = placeholders::of_table(queue, &table, &columns);
-        let end_leases = EndLeases::new(queue, &table, &placeholders, fence);
+        let mut queue = queue.to_end_leases();
+        queue.mirror.retain(|mirror| table.column(&mirror.column).is_some());
+        let columns = match queue_columns(&queue, &table) {
+            Ok(columns) => columns,
+            Err(unfit) => {
+                problems.extend(unfit);
+                continue;
+            }
+        };
+        let placeholders = placeholders::of_table(&queue, &table, &columns);
+        let end_leases = EndLeases::new(&queue, &table, &placeholders, fence);
         let ended = end_leases.run(connection).await?;
         problems.extend(ended.problem(&queue.table));
         ended_leases.push((queue.name.clone(), ended.count));
     }
     if !problems.is_empty() {
         return Err(StoreError::Misconfigured(format!(
-            "the new epoch has begun and all other leases are ended, but {}; change the rows or disable the trigger, and run the command \
-             again",
+            "the new epoch has begun and all other leases are ended, but {}; correct this, for example change the rows or disable the trigger, and run \
+             the command again",
             problems.join("; ")
         )));
     }

@@ -85,6 +85,9 @@ impl MssqlOperations {
     /// Gives a queue its row, and the row the policy and the limits that it does not have yet. Logs the limits of the configuration that
     /// do not count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not
     /// count.
+    ///
+    /// # Errors
+    /// [`StoreError::Misconfigured`] if the row has another policy: claims would get no leases.
     pub(super) async fn fill_row(&self, queue: QueueIndex) -> Result<(), StoreError> {
         let queue = &self.queue(queue)?.spec;
         let own = StoredLimits::of(queue);
@@ -111,10 +114,7 @@ impl MssqlOperations {
                 "limit of the configuration does not count: the database has another one"
             );
         }
-        if let Err(error) = check_policy(queue, stored.as_deref()) {
-            tracing::error!(queue = queue.name, %error, "claims get no leases");
-        }
-        Ok(())
+        check_policy(queue, stored.as_deref())
     }
 }
 
@@ -158,8 +158,8 @@ fn read_row(row: &Row) -> Result<(Option<String>, StoredLimits), StoreError> {
     Ok((decode::optional_text(row, 0)?, limits))
 }
 
-/// Returns the policy of the queue if the row has another one. `None`: the row has this policy, or none yet.
-pub(super) async fn other_policy(
+/// Returns the policy in the row of the queue. `None`: it has none yet.
+pub(super) async fn stored_policy(
     connection: &mut Connection,
     queue: &QueueSpec,
 ) -> Result<Option<String>, StoreError> {
@@ -169,11 +169,7 @@ pub(super) async fn other_policy(
         .await?;
     let row = results.iter().flatten().next();
     let stored = row.map(|row| decode::optional_text(row, 0)).transpose()?;
-    let own = queue.group_policy();
-    Ok(stored
-        .flatten()
-        .is_some_and(|stored| stored != own)
-        .then_some(own))
+    Ok(stored.flatten())
 }
 
 /// Returns the indexes of the table that decide about claims and that the queue does not use, with their roles.

@@ -31,6 +31,7 @@ use crate::instance::refuse_other_rule;
 use crate::queue_columns::QueueColumns;
 use crate::schema::{Progress, Removal, SAMPLED_ROWS, Schema, Step};
 use crate::template::Placeholders;
+use crate::turn::policy_problem;
 use crate::{BrokerList, StoreError, Survey};
 
 /// Plans and makes schema changes. Uses its own connection.
@@ -396,7 +397,9 @@ impl SqliteSchema {
             remove::drop_index(purpose, placeholders, &queue.table, &name)
         };
         let mut changes: Vec<Step> = unused.map(drop_index).collect();
-        if let Some(policy) = turn::other_policy(&self.connection, queue)? {
+        let stored = turn::stored_policy(&self.connection, queue)?;
+        let policy = queue.group_policy();
+        if stored.is_some_and(|stored| stored != policy) {
             let placeholders = with(placeholders, [("policy", text_literal(&policy))]);
             let purpose = set_policy_purpose(queue, &policy);
             changes.push(step(purpose, "set_policy", &placeholders));
@@ -433,6 +436,9 @@ impl SqliteSchema {
         let mut unused = IndexRole::unused(queue, &queue.table);
         unused.retain(|(_, name)| table.index(name).is_some());
         unfit.add(Unfit::lacking(unused_indexes(queue, &unused)));
+        let stored = turn::stored_policy(&self.connection, queue)?;
+        let problem = stored.and_then(|stored| policy_problem(queue, &stored));
+        unfit.add(Unfit::lacking(problem.into_iter().collect()));
         let problem = warnings::deletion_problem(&self.connection, queue, &table, &columns)?;
         unfit.add(Unfit::for_good(problem.into_iter().collect()));
         let problem = warnings::change_problem(&self.connection, queue, &table)?;

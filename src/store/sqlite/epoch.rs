@@ -66,7 +66,7 @@ pub(super) fn backup_time(connection: &Connection) -> Result<Option<i64>, StoreE
 }
 
 /// Begins a new epoch, cancels the operations that run, and ends the leases of the queues. Belongs into a transaction. A queue whose
-/// table does not exist, or is not adopted yet, is left out. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
+/// table does not exist, or is not adopted yet, is left out. The table may lack columns that a backup does not have yet. `replaced`: the fence of the epoch in a database that this one replaces; otherwise 0.
 pub(super) fn begin(
     connection: &Connection,
     queues: &[QueueSpec],
@@ -91,11 +91,13 @@ pub(super) fn begin(
         if table.column(state).is_none() {
             continue;
         }
-        let columns = queue_columns(connection, queue, &table)?
+        let mut queue = queue.to_end_leases();
+        queue.mirror.retain(|mirror| table.column(&mirror.column).is_some());
+        let columns = queue_columns(connection, &queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
-        let placeholders = placeholders::of_table(queue, &table, &columns);
-        let ended = end_leases(connection, queue, &placeholders, (fence, now))?;
-        ended_leases.push((queue.name.clone(), ended));
+        let placeholders = placeholders::of_table(&queue, &table, &columns);
+        let ended = end_leases(connection, &queue, &placeholders, (fence, now))?;
+        ended_leases.push((queue.name, ended));
     }
     Ok(NewEpoch {
         fence,

@@ -305,6 +305,9 @@ fn count_leased(
 
 /// Gives the row of a queue the policy and the limits that it does not have yet, and logs the limits of the configuration that do not
 /// count because the row has others. If the configuration has neither groups nor limits, logs that those of the row do not count.
+///
+/// # Errors
+/// [`StoreError::Misconfigured`] if the row has another policy: claims would get no leases.
 pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Result<(), StoreError> {
     let Some(sql) = &queue.sql.turn else {
         let read = plain(GROUPS, "read_row");
@@ -337,10 +340,7 @@ pub(super) fn fill_row(connection: &Connection, queue: &QueueStatements) -> Resu
             "limit of the configuration does not count: the database has another one"
         );
     }
-    if let Err(error) = check_policy(&queue.spec, row.policy.as_deref()) {
-        tracing::error!(queue = queue.spec.name, %error, "claims get no leases");
-    }
-    Ok(())
+    check_policy(&queue.spec, row.policy.as_deref())
 }
 
 /// Changes limits of a queue. See [`Operate::set_limits`](crate::Operate::set_limits).
@@ -375,8 +375,8 @@ pub(super) fn set_limits(
     Ok(row.limits.values())
 }
 
-/// Returns the policy of the queue if the row has another one. `None`: the row has this policy, or none yet.
-pub(super) fn other_policy(
+/// Returns the policy in the row of the queue. `None`: it has none yet.
+pub(super) fn stored_policy(
     connection: &Connection,
     queue: &QueueSpec,
 ) -> Result<Option<String>, StoreError> {
@@ -387,7 +387,5 @@ pub(super) fn other_policy(
     }
     let stored = plain(GROUPS, "read_policy");
     let stored = connection.query_row(&stored, [&queue.name], |row| row.get(0));
-    let stored: Option<String> = stored.optional()?.flatten();
-    let own = queue.group_policy();
-    Ok(stored.is_some_and(|stored| stored != own).then_some(own))
+    Ok(stored.optional()?.flatten())
 }
