@@ -571,10 +571,7 @@ pub(crate) async fn broker_with_another_policy_is_refused<H: Harness>() {
         problem.contains("strict, by customer") && problem.contains("parallel, by customer")
     };
     let problems = fixture.harness.check(&spec).await.expect("a check");
-    assert!(
-        problems.iter().any(|problem| both(problem)),
-        "{problems:?}"
-    );
+    assert!(problems.iter().any(|problem| both(problem)), "{problems:?}");
     let other = fixture.harness.open(std::slice::from_ref(&spec)).await;
     match other.err() {
         Some(StoreError::Misconfigured(problem)) if both(&problem) => {}

@@ -196,18 +196,20 @@ async fn sighup_serves_no_database_that_went_back_in_time() {
     let endpoint = Endpoint::from_shared(process.url()).expect("a URL");
     let client = Client::new(endpoint.connect_lazy(), "work");
     client.enqueue(&["a"]).await;
-    let copy = |from: &Path, to: &Path| {
+    // The next change begins a new log, so that the file decides.
+    let checkpoint = || {
         let log = rusqlite::Connection::open(&store).expect("open");
-        log.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()))
-            .expect("checkpoint");
-        drop(log);
-        std::fs::copy(from, to).expect("copied");
+        let done = log.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()));
+        done.expect("checkpoint");
     };
     let backup = files.file("backup.db");
     wait_for_announcement(&store).await;
-    copy(&store, &backup);
+    checkpoint();
+    std::fs::copy(&store, &backup).expect("copied");
     wait_for_announcement(&store).await;
-    copy(&backup, &store);
+    checkpoint();
+    client.enqueue(&["a"]).await;
+    std::fs::copy(&backup, &store).expect("copied");
     let refused = "went back in time";
     wait_until("the database is refused", async || {
         let _ = client.try_enqueue(vec![item("b")]).await;

@@ -143,7 +143,9 @@ pub(super) async fn begin(
             continue;
         }
         let mut queue = queue.to_end_leases();
-        queue.mirror.retain(|mirror| table.column(&mirror.column).is_some());
+        queue
+            .mirror
+            .retain(|mirror| table.column(&mirror.column).is_some());
         let columns = match queue_columns(&queue, &table) {
             Ok(columns) => columns,
             Err(unfit) => {

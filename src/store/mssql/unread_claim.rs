@@ -120,8 +120,10 @@ impl MssqlOperations {
         let given = given.filter(|(_, claimed)| !claimed.items.is_empty());
         let (kept, lost): (Vec<_>, Vec<_>) = given.partition(|(call, _)| call.has_request_id);
         let tokens: Vec<Uuid> = lost.iter().map(|(call, _)| call.token).collect();
-        let released = self.release_tokens(queue, &tokens).await;
-        let are_released = released.is_ok_and(|released| released.locked.is_empty());
+        let are_released = tokens.is_empty() || {
+            let released = self.release_tokens(queue, &tokens).await;
+            released.is_ok_and(|released| released.locked.is_empty())
+        };
         if kept.is_empty() && are_released {
             error
         } else {

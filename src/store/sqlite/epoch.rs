@@ -92,7 +92,9 @@ pub(super) fn begin(
             continue;
         }
         let mut queue = queue.to_end_leases();
-        queue.mirror.retain(|mirror| table.column(&mirror.column).is_some());
+        queue
+            .mirror
+            .retain(|mirror| table.column(&mirror.column).is_some());
         let columns = queue_columns(connection, &queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(&queue, &table, &columns);
