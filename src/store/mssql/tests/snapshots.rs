@@ -1,8 +1,9 @@
 //! Snapshots of all rendered statements, for reviewers: for the five published systems (docs/recipes.md), for a table
 //! with a composite key, and for a table with unusual names. Each change of a statement shows as a change in
-//! `snapshots/`.
+//! `snapshots/`. A text that several queues share stands there once.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -417,8 +418,21 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     out
 }
 
-#[tokio::test]
-async fn s1_soft_locks_on_an_events_table() {
+/// Returns the batches that do not stand in `shown`.
+fn without(batches: &str, shown: &str) -> String {
+    let shown: HashSet<&str> = shown.split("===== ").collect();
+    let batches = batches.split("===== ").skip(1);
+    let others = batches.filter(|batch| !shown.contains(batch));
+    let others: Vec<String> = others.map(|batch| format!("===== {batch}")).collect();
+    others.concat()
+}
+
+/// Returns the batches of a queue, without those that every queue has. They stand in the snapshot of the first queue.
+fn render_own(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
+    without(&render(spec, before, set), &render_events_table())
+}
+
+fn render_events_table() -> String {
     let mut spec = spec("Rainfall_Events");
     spec.soft_lock
         .map(SoftLockColumn::Owner, "Process_ID".to_owned());
@@ -442,7 +456,12 @@ async fn s1_soft_locks_on_an_events_table() {
         ],
         1,
     );
-    insta::assert_snapshot!(render(&spec, &table, &["Rainfall_ID"]));
+    render(&spec, &table, &["Rainfall_ID"])
+}
+
+#[tokio::test]
+async fn s1_soft_locks_on_an_events_table() {
+    insta::assert_snapshot!(render_events_table());
 }
 
 #[tokio::test]
@@ -455,7 +474,7 @@ async fn s2_checking_out_records() {
     spec.on_complete = OnComplete::Recur(15 * MINUTE);
     spec.claim_strategy = ClaimStrategy::AppLock;
     let table = table(&["RecordID: int identity", "Name: nvarchar(100)"], 1);
-    insta::assert_snapshot!(render(&spec, &table, &["Name"]));
+    insta::assert_snapshot!(render_own(&spec, &table, &["Name"]));
 }
 
 #[tokio::test]
@@ -481,7 +500,7 @@ async fn s3_polling_by_multiple_subscribers() {
         ],
         1,
     );
-    insta::assert_snapshot!(render(&spec, &table, &["Name"]));
+    insta::assert_snapshot!(render_own(&spec, &table, &["Name"]));
 }
 
 #[tokio::test]
@@ -490,15 +509,19 @@ async fn s4_a_table_as_a_data_queue() {
     spec.order = Order::None;
     spec.on_complete = OnComplete::Delete;
     let table = table(&["QueueID: int identity", "SomeAction: varchar(100)"], 1);
-    insta::assert_snapshot!(render(&spec, &table, &["SomeAction"]));
+    insta::assert_snapshot!(render_own(&spec, &table, &["SomeAction"]));
+}
+
+fn render_critical_section() -> String {
+    let mut spec = spec("RawData");
+    spec.on_complete = OnComplete::Archive("ProcessedData".to_owned());
+    let table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
+    render_own(&spec, &table, &["Data"])
 }
 
 #[tokio::test]
 async fn s5_critical_section_and_timestamped_reads() {
-    let mut spec = spec("RawData");
-    spec.on_complete = OnComplete::Archive("ProcessedData".to_owned());
-    let table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
-    insta::assert_snapshot!(render(&spec, &table, &["Data"]));
+    insta::assert_snapshot!(render_critical_section());
 }
 
 /// Returns a queue in an order of its own, without filtered indexes, and its table, whose key has three columns.
@@ -525,14 +548,20 @@ fn composite_key_without_filtered_indexes() -> (QueueSpec, Table) {
 #[tokio::test]
 async fn a_composite_key_without_filtered_indexes() {
     let (spec, table) = composite_key_without_filtered_indexes();
-    insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+    insta::assert_snapshot!(render_own(&spec, &table, &["Region", "Number", "Part", "Blob"]));
 }
 
+/// The hints that name the index of the key are the only difference.
 #[tokio::test]
 async fn a_composite_key_without_filtered_indexes_on_babelfish() {
     let (spec, mut table) = composite_key_without_filtered_indexes();
+    let set = ["Region", "Number", "Part", "Blob"];
+    let with_hints = render(&spec, &table, &set);
     table.reports_filters = false;
-    insta::assert_snapshot!(render(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+    let without_hints = with_hints
+        .replace(", FORCESEEK, INDEX ([PK])", "")
+        .replace(", INDEX ([PK])", "");
+    assert_eq!(render(&spec, &table, &set), without_hints);
 }
 
 #[tokio::test]
@@ -587,7 +616,7 @@ async fn a_queue_with_an_index_of_completed_items() {
     (spec.filtered_indexes, spec.completed_index) = (true, true);
     let time = column("lease_state_time: datetime2(7)");
     table.columns.push(time);
-    let all = render(&spec, &table, &["Region", "Number", "Part", "Blob"]);
+    let all = render_own(&spec, &table, &["Region", "Number", "Part", "Blob"]);
     let batches = all.split("===== ").skip(1);
     let ours =
         batches.filter(|batch| batch.starts_with("purge, ") || batch.contains("_completed]"));
@@ -623,7 +652,8 @@ fn indexes_of_a_partitioned_table() {
 async fn batches_on_a_table_with_triggers_roll_back_at_each_error() {
     let mut table = table(&["ID: int identity", "Data: nvarchar(max)"], 1);
     table.has_triggers = true;
-    insta::assert_snapshot!(render(&spec("RawData"), &table, &["Data"]));
+    let all = render_own(&spec("RawData"), &table, &["Data"]);
+    insta::assert_snapshot!(without(&all, &render_critical_section()));
 }
 
 #[test]
@@ -798,7 +828,7 @@ async fn awkward_names() {
             .map(part, format!("☂ {}]", part.default_name()));
     }
     let table = table(&["k'e]y: nvarchar(40)", "{table}: int", "GO; DROP: xml"], 1);
-    insta::assert_snapshot!(render(&spec, &table, &["k'e]y", "{table}", "GO; DROP"]));
+    insta::assert_snapshot!(render_own(&spec, &table, &["k'e]y", "{table}", "GO; DROP"]));
 }
 
 /// Claims of queues with groups and limits. Other batches do not depend on them.
@@ -832,6 +862,8 @@ async fn claims_of_a_queue_with_groups() {
         None,
     ];
     let mut all = String::new();
+    // Batches of two policies can be equal. They stand there once.
+    let mut shown = HashSet::new();
     for order in orders {
         let queue = orders_queue(order, limits);
         let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
@@ -860,7 +892,9 @@ async fn claims_of_a_queue_with_groups() {
                 ("list groups", group_list::list_batch(&queue, groups, ">")),
                 ("why", queue.sql.why.facts.clone()),
             ] {
-                write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+                if shown.insert(sql.clone()) {
+                    write!(all, "===== {what}: {form}\n{sql}\n\n").expect("text");
+                }
             }
         }
     }
