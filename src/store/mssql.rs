@@ -197,8 +197,7 @@ impl MssqlStore {
         })
         .await?;
         drop(preparing);
-        let secrets = connection.batch(&secrets::read_statement()).await?;
-        let secrets = secrets::decode(&secrets)?;
+        let secrets = secrets::read(&mut connection).await?;
         let secret = first_secret(&secrets)?;
         let mut unfit = Unfit::default();
         for queue in queues {

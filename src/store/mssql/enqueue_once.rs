@@ -91,7 +91,7 @@ impl MssqlOperations {
     }
 
     pub(super) async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        let sql = forget_batch();
+        let sql = plain(ENQUEUE_ONCE, "forget");
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let results = self
             .pool
@@ -99,11 +99,6 @@ impl MssqlOperations {
             .await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
-}
-
-/// Renders the batch that deletes remembered requests.
-pub(super) fn forget_batch() -> String {
-    plain(ENQUEUE_ONCE, "forget")
 }
 
 /// Renders the batch that inserts all groups, or reads the keys of an earlier request.

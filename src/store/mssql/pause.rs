@@ -27,7 +27,7 @@ impl MssqlOperations {
         let [actor, reason] =
             [&pause.actor, &pause.reason].map(|text| cut(text, MAX_TEXT_UNITS).to_owned());
         let parameters: [&dyn ToSql; 5] = [name, &mode, &until, &actor, &reason];
-        let results = self.query_twice(&pause_batch(), &parameters).await?;
+        let results = self.query_twice(&batch("pause"), &parameters).await?;
         Ok(QueuePause {
             queue: name.clone(),
             mode: pause.mode,
@@ -42,7 +42,7 @@ impl MssqlOperations {
         let name = &self.queue(queue)?.spec.name;
         let results = self
             .pool
-            .query(&resume_batch(), &[name], RetrySafety::Idempotent)
+            .query(&batch("resume"), &[name], RetrySafety::Idempotent)
             .await?;
         let rows = decode::result_set(&results, 0)?;
         rows.first().map(read).transpose()
@@ -51,7 +51,7 @@ impl MssqlOperations {
     pub(super) async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
         let results = self
             .pool
-            .query(&read_batch(), &[], RetrySafety::Idempotent)
+            .query(&batch("read_all"), &[], RetrySafety::Idempotent)
             .await?;
         results.iter().flatten().map(read).collect()
     }
@@ -71,24 +71,10 @@ impl MssqlOperations {
     }
 }
 
-fn with_columns(section: &str) -> String {
+/// Renders the batch in a section of `pause.sql`.
+pub(super) fn batch(section: &str) -> String {
     let columns = plain(PAUSE, "columns");
     render(PAUSE, section, &Placeholders::from([("columns", columns)]))
-}
-
-/// Renders the batch that pauses a queue.
-pub(super) fn pause_batch() -> String {
-    plain(PAUSE, "pause")
-}
-
-/// Renders the batch that ends a pause.
-pub(super) fn resume_batch() -> String {
-    with_columns("resume")
-}
-
-/// Renders the batch that reads all pauses.
-pub(super) fn read_batch() -> String {
-    with_columns("read_all")
 }
 
 /// Reads a pause from a row: queue, mode, time, end, caller and reason.

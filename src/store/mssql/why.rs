@@ -15,9 +15,9 @@ use super::error::{RetrySafety, is_lock_timeout};
 use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::why_statements::find_blocker;
 use super::{decode, instance, types};
 use crate::instance::LIVE_TIME;
+use crate::template::plain;
 use crate::turn::{Allowance, StoredLimits, StoredRate};
 use crate::{
     Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, Limited, QueueIndex, StoreError,
@@ -160,7 +160,8 @@ impl MssqlOperations {
 
 /// Returns the session that blocks another one. `None`: it is not blocked, or the login may not see other sessions.
 async fn read_blocker(connection: &mut Connection, session: i32) -> Option<BlockingSession> {
-    let results = connection.query(&find_blocker(), &[&session]).await.ok()?;
+    let find = plain(lease_broker_sql::mssql::WHY, "find_blocker");
+    let results = connection.query(&find, &[&session]).await.ok()?;
     let row = results.first()?.first()?;
     let text = |column| decode::optional_text(row, column).ok().flatten();
     let id = decode::integer(row, 0).ok().filter(|id| *id > 0)?;

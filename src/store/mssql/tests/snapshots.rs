@@ -15,19 +15,19 @@ use lease_broker_model::queue::{
     ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
 };
 use lease_broker_model::rate::Rate;
-use lease_broker_sql::mssql::LEASE_SQL;
+use lease_broker_sql::mssql::{ENQUEUE_ONCE, EPOCH, INSTANCE, LEASE_SQL, SECRETS, WHY};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::super::adopt::{self, IndexBuilds};
 use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
+use super::super::end_leases;
 use super::super::enqueue::{self, TransactionEnd};
 use super::super::enqueue_once;
 use super::super::group_list;
 use super::super::group_pause;
 use super::super::index;
-use super::super::instance;
 use super::super::key_source::KeySource;
 use super::super::operation_rows;
 use super::super::operations::MssqlOperations;
@@ -36,19 +36,16 @@ use super::super::placeholders;
 use super::super::queue_statements::QueueStatements;
 use super::super::remove;
 use super::super::search_statements::FilterColumn;
-use super::super::secrets;
 use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
 use super::super::types::ColumnType;
-use super::super::why_statements::find_blocker;
 use super::super::{Pool, Settings};
-use super::super::{end_leases, epoch};
 use super::hint_rules;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
 use crate::table::{Filter, Index, IndexColumn};
-use crate::template::Placeholders;
+use crate::template::{Placeholders, plain};
 use crate::test_queue::{MINUTE, spec};
 use crate::{
     Cancellation, Checkpoints, Ending, FollowUp, ItemChange, ItemFilter, ItemSearch, NewItem,
@@ -159,7 +156,7 @@ fn batches_for_operators(queue: &QueueStatements) -> [(&'static str, String); 6]
         ("why", why.facts.clone()),
         ("why, wait for a lock", why.wait.clone()),
         ("why, wait on Babelfish", why.wait_by_update.clone()),
-        ("why, find the blocking session", find_blocker()),
+        ("why, find the blocking session", plain(WHY, "find_blocker")),
     ]
 }
 
@@ -207,11 +204,11 @@ fn operator_batches(queue: &QueueStatements) -> Vec<(&'static str, String)> {
         call: None,
     };
     vec![
-        ("pause", pause::pause_batch()),
-        ("resume", pause::resume_batch()),
-        ("read pauses", pause::read_batch()),
-        ("list brokers", instance::list_batch()),
-        ("drain a broker", instance::drain_batch()),
+        ("pause", pause::batch("pause")),
+        ("resume", pause::batch("resume")),
+        ("read pauses", pause::batch("read_all")),
+        ("list brokers", plain(INSTANCE, "list")),
+        ("drain a broker", plain(INSTANCE, "request_drain")),
         ("start an operation", operation_rows::batch("start")),
         ("read an operation", operation_rows::batch("read")),
         (
@@ -256,8 +253,8 @@ fn epoch_batches(placeholders: &Placeholders, has_triggers: bool) -> [(&'static 
     let find = end_leases::render_find(placeholders);
     let end = end_leases::render_end(placeholders, has_triggers);
     [
-        ("read the epoch", epoch::read_batch()),
-        ("begin an epoch", epoch::raise_batch()),
+        ("read the epoch", plain(EPOCH, "read")),
+        ("begin an epoch", plain(EPOCH, "raise")),
         ("find the leases of earlier epochs", find),
         ("end leases of earlier epochs", end),
     ]
@@ -364,10 +361,10 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("enqueue", &batch);
     let once = enqueue_once::render_batch(&table, &group);
     show("enqueue with a request id", &once);
-    show("forget requests", &enqueue_once::forget_batch());
-    show("announce a broker", &instance::announce_batch());
-    show("read secrets", &secrets::read_statement());
-    show("add a secret", &secrets::add_batch());
+    show("forget requests", &plain(ENQUEUE_ONCE, "forget"));
+    show("announce a broker", &plain(INSTANCE, "announce"));
+    show("read secrets", &plain(SECRETS, "read"));
+    show("add a secret", &plain(SECRETS, "add"));
     let of_epochs = epoch_batches(&placeholders, before.has_triggers);
     let of_operators = operator_batches(&table).into_iter();
     for (what, sql) in batches_for_operators(&table)
@@ -548,7 +545,11 @@ fn composite_key_without_filtered_indexes() -> (QueueSpec, Table) {
 #[tokio::test]
 async fn a_composite_key_without_filtered_indexes() {
     let (spec, table) = composite_key_without_filtered_indexes();
-    insta::assert_snapshot!(render_own(&spec, &table, &["Region", "Number", "Part", "Blob"]));
+    insta::assert_snapshot!(render_own(
+        &spec,
+        &table,
+        &["Region", "Number", "Part", "Blob"]
+    ));
 }
 
 /// The hints that name the index of the key are the only difference.
@@ -867,7 +868,7 @@ async fn claims_of_a_queue_with_groups() {
     for order in orders {
         let queue = orders_queue(order, limits);
         let (claim, share) = (&queue.sql.claim, &queue.sql.claim_of_share);
-        let groups = queue.spec.groups.as_ref();
+        let (placeholders, groups) = (&queue.placeholders, queue.spec.groups.as_ref());
         let what = groups.map_or("no groups".to_owned(), Groups::policy);
         for (form, sql) in [
             ("small items", &claim.small.new),
@@ -884,11 +885,8 @@ async fn claims_of_a_queue_with_groups() {
             && !groups.bursts()
         {
             for (form, sql) in [
-                ("pause group", group_pause::pause_batch(&queue.placeholders)),
-                (
-                    "resume group",
-                    group_pause::resume_batch(&queue.placeholders),
-                ),
+                ("pause group", group_pause::batch("pause", placeholders)),
+                ("resume group", group_pause::batch("resume", placeholders)),
                 ("list groups", group_list::list_batch(&queue, groups, ">")),
                 ("why", queue.sql.why.facts.clone()),
             ] {
