@@ -739,16 +739,8 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         readable: true,
         ..Column::of_type(declared.split(['(', ' ']).next().unwrap_or_default())
     };
-    let table = Table {
-        columns: columns.iter().map(column).collect(),
-        unique: vec![key.columns],
-        indexes: Vec::new(),
-        has_rowid: false,
-        lock_escalation: false,
-        has_triggers: false,
-        cascades_to_triggers: false,
-        reports_filters: true,
-    };
+    let columns = columns.iter().map(column).collect();
+    let table = Table::new(columns, vec![key.columns], Vec::new());
     let create = step(create_table_purpose(queue), "create", &placeholders);
     Some((create, table))
 }

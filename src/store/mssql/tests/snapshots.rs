@@ -92,21 +92,16 @@ fn table(columns: &[&str], key: usize) -> Table {
         name: Some(name.clone()),
         descending: false,
     };
+    let primary = Index {
+        name: "PK".to_owned(),
+        columns: key.iter().map(index_column).collect(),
+        unique: true,
+        drops_duplicates: false,
+        filter: Filter::None,
+    };
     Table {
-        indexes: vec![Index {
-            name: "PK".to_owned(),
-            columns: key.iter().map(index_column).collect(),
-            unique: true,
-            drops_duplicates: false,
-            filter: Filter::None,
-        }],
-        unique: vec![key],
-        columns,
-        has_rowid: false,
         lock_escalation: true,
-        has_triggers: false,
-        cascades_to_triggers: false,
-        reports_filters: true,
+        ..Table::new(columns, vec![key], vec![primary])
     }
 }
 
@@ -126,24 +121,40 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
         ..column.clone()
     });
     let state_time = column("lease_state_time: datetime2(3)");
-    Table {
-        columns: archived.chain([state_time]).collect(),
-        unique: Vec::new(),
-        indexes: vec![Index {
-            name: index::archive_name(spec, name),
-            columns: vec![IndexColumn {
-                name: Some("lease_state_time".to_owned()),
-                descending: false,
-            }],
-            unique: false,
-            drops_duplicates: false,
-            filter: Filter::None,
+    let by_time = Index {
+        name: index::archive_name(spec, name),
+        columns: vec![IndexColumn {
+            name: Some("lease_state_time".to_owned()),
+            descending: false,
         }],
-        has_rowid: false,
-        lock_escalation: false,
-        has_triggers: false,
-        cascades_to_triggers: false,
-        reports_filters: true,
+        unique: false,
+        drops_duplicates: false,
+        filter: Filter::None,
+    };
+    let columns = archived.chain([state_time]).collect();
+    Table::new(columns, Vec::new(), vec![by_time])
+}
+
+/// Returns the statements of a queue on this table. Its archive is one that `schema apply` has created.
+fn statements(spec: &QueueSpec, table: &Table, text: TextBytes) -> QueueStatements {
+    let columns = queue_columns(spec, table).expect("the columns are there");
+    let key_source = match &*columns.key {
+        [only] if only.generated => KeySource::Identity(1),
+        _ => KeySource::Defaults,
+    };
+    let archive = match &spec.on_complete {
+        OnComplete::Archive(name) => Some(archive_table(spec, name, &columns.archived)),
+        _ => None,
+    };
+    let archive = archive.as_ref();
+    QueueStatements::new(spec, table, archive, columns, key_source, text, &LEASE_SQL)
+}
+
+/// Returns the operations of a queue. The pool does not connect, because the tests run no statement.
+fn operations(queue: QueueStatements) -> MssqlOperations {
+    MssqlOperations {
+        pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
+        queues: vec![queue].into(),
     }
 }
 
@@ -302,7 +313,6 @@ fn schema_steps(
 
 /// Returns every batch of the queue, each with the name of its operation. Must be called within a tokio runtime,
 /// because it creates a pool.
-#[expect(clippy::too_many_lines, reason = "a list of all batches")]
 fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let mut out = String::new();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
@@ -312,24 +322,15 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     for step in schema_steps(spec, before, &columns, &placeholders) {
         show(&step.purpose, &step.sql);
     }
-    let key_source = match &*columns.key {
-        [only] if only.generated => KeySource::Identity(1),
-        _ => KeySource::Defaults,
-    };
-    let archive = match &spec.on_complete {
-        OnComplete::Archive(name) => {
-            let create = adopt::create_archive(spec, name, &columns, &placeholders);
-            show("make the archive", &create.sql);
-            let index = adopt::create_time_index(spec, name, &placeholders, " WITH (ONLINE = ON)");
-            show(&index.purpose, &index.sql);
-            Some(archive_table(spec, name, &columns.archived))
-        }
-        _ => None,
-    };
+    if let OnComplete::Archive(name) = &spec.on_complete {
+        let create = adopt::create_archive(spec, name, &columns, &placeholders);
+        show("make the archive", &create.sql);
+        let index = adopt::create_time_index(spec, name, &placeholders, " WITH (ONLINE = ON)");
+        show(&index.purpose, &index.sql);
+    }
     let operations_start = out.len();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
-    let (archive, text, sql) = (archive.as_ref(), TextBytes::Conversion, &LEASE_SQL);
-    let table = QueueStatements::new(spec, before, archive, columns, key_source, text, sql);
+    let table = statements(spec, before, TextBytes::Conversion);
     let item = NewItem {
         columns: set
             .iter()
@@ -400,11 +401,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
             follow_ups: vec![follow_up],
         },
     );
-    // The pool does not connect, because the test runs no statement.
-    let mssql = MssqlOperations {
-        pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
-        queues: vec![table].into(),
-    };
+    let mssql = operations(table);
     let settle =
         mssql.render_settlement(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");
     show(
@@ -571,16 +568,7 @@ async fn a_queue_with_checkpoints() {
     spec.max_checkpoint_bytes = Some(4_096);
     let mut table = table(&["ID: int identity", "lease_checkpoint: varbinary(max)"], 1);
     table.columns[1].nullable = true;
-    let columns = queue_columns(&spec, &table).expect("the columns are there");
-    let queue = QueueStatements::new(
-        &spec,
-        &table,
-        None,
-        columns,
-        KeySource::Identity(1),
-        TextBytes::Conversion,
-        &LEASE_SQL,
-    );
+    let queue = statements(&spec, &table, TextBytes::Conversion);
     let sql = &queue.sql;
     let extend = sql.extend_with_checkpoints.as_deref().expect("a batch");
     let checkpoint = queue.checkpoint.as_ref().expect("a column");
@@ -683,13 +671,9 @@ fn claims_of_items_without_a_size_limit() {
         (TextBytes::Unknown, false),
     ] {
         table.reports_filters = text_bytes != TextBytes::Length;
-        let columns = queue_columns(&spec, &table).expect("the columns are there");
-        let key_source = KeySource::Defaults;
-        let statements = QueueStatements::new(
-            &spec, &table, None, columns, key_source, text_bytes, &LEASE_SQL,
-        );
-        assert_eq!(statements.max_row_bytes, None);
-        let batches = statements.sql.claim.within_bytes;
+        let queue = statements(&spec, &table, text_bytes);
+        assert_eq!(queue.max_row_bytes, None);
+        let batches = queue.sql.claim.within_bytes;
         let batch = if with_retries {
             batches.with_retries
         } else {
@@ -706,16 +690,7 @@ fn inserts_where_an_index_drops_duplicates() {
     let spec = spec("Orders");
     let mut table = table(&["ID: int", "Code: int"], 1);
     table.indexes[0].drops_duplicates = true;
-    let columns = queue_columns(&spec, &table).expect("the columns are there");
-    let statements = QueueStatements::new(
-        &spec,
-        &table,
-        None,
-        columns,
-        KeySource::Defaults,
-        TextBytes::Conversion,
-        &LEASE_SQL,
-    );
+    let queue = statements(&spec, &table, TextBytes::Conversion);
     let item = NewItem {
         columns: ["ID", "Code"]
             .map(|name| (name.to_owned(), Value::Null))
@@ -730,7 +705,7 @@ fn inserts_where_an_index_drops_duplicates() {
         "insert_follow_ups",
     ];
     let sections = sections.map(|section| {
-        let sql = statements.render_insert(&[section], &item, 1);
+        let sql = queue.render_insert(&[section], &item, 1);
         format!("===== {section}\n{sql}\n")
     });
     insta::assert_snapshot!(sections.join("\n"));
@@ -754,21 +729,7 @@ async fn settlements_that_write_columns() {
     let writable = table.columns[1..].iter().map(|column| column.name.clone());
     spec.writable = writable.collect();
     spec.on_complete = OnComplete::Archive("Old_Orders".to_owned());
-    let columns = queue_columns(&spec, &table).expect("the columns are there");
-    let archive = archive_table(&spec, "Old_Orders", &columns.archived);
-    let statements = QueueStatements::new(
-        &spec,
-        &table,
-        Some(&archive),
-        columns,
-        KeySource::Identity(1),
-        TextBytes::Conversion,
-        &LEASE_SQL,
-    );
-    let mssql = MssqlOperations {
-        pool: Pool::new(&Settings::new("server=localhost")).expect("a pool"),
-        queues: vec![statements].into(),
-    };
+    let mssql = operations(statements(&spec, &table, TextBytes::Conversion));
     let settlement = |id, ending, columns: &[&str]| Settlement {
         lease: LeaseRef {
             key: Key([Value::Int(id)].into()),
@@ -922,16 +883,7 @@ fn orders_queue(order: Option<GroupOrder>, limits: QueueLimits) -> QueueStatemen
         1,
     );
     table.columns[1].code_page = Some(1252);
-    let columns = queue_columns(&spec, &table).expect("the columns are there");
-    QueueStatements::new(
-        &spec,
-        &table,
-        None,
-        columns,
-        KeySource::Identity(1),
-        TextBytes::Conversion,
-        &LEASE_SQL,
-    )
+    statements(&spec, &table, TextBytes::Conversion)
 }
 
 /// The batches that know of runs.
