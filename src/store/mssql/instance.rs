@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::connection::Connection;
 use super::decode;
 use super::epoch::Moment;
-use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::plain;
@@ -36,10 +35,7 @@ impl MssqlOperations {
             &activity,
         ];
         let known = self.pool.latest_moment().known();
-        let results = self
-            .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &parameters).await?;
         let found = Moment::read(decode::single_row(&results, 0)?)?;
         self.pool.latest_moment().see(known, found)?;
         let rows = decode::result_set(&results, 1)?;
@@ -47,21 +43,13 @@ impl MssqlOperations {
     }
 
     pub(super) async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        let results = self
-            .pool
-            .query(&plain(INSTANCE, "list"), &[], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&plain(INSTANCE, "list"), &[]).await?;
         read_list(&results)
     }
 
     pub(super) async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
         let results = self
-            .pool
-            .query(
-                &plain(INSTANCE, "request_drain"),
-                &[&broker.to_string()],
-                RetrySafety::Idempotent,
-            )
+            .query_idempotent(&plain(INSTANCE, "request_drain"), &[&broker.to_string()])
             .await?;
         Ok(decode::integer(decode::single_row(&results, 0)?, 0)? > 0)
     }

@@ -26,6 +26,17 @@ impl MssqlOperations {
         })
     }
 
+    /// Runs a batch that may run twice. See [`RetrySafety::Idempotent`].
+    pub(super) async fn query_idempotent(
+        &self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
+        self.pool
+            .query(sql, parameters, RetrySafety::Idempotent)
+            .await
+    }
+
     /// Returns the results of a batch that changes the entries of a list, after it has failed. `sql` with the parameters
     /// `without_entries` is the same batch for no entry.
     ///
@@ -82,9 +93,7 @@ impl MssqlOperations {
         without_entries: &[&dyn ToSql],
     ) -> StoreError {
         if failure.is_unlisted() {
-            let empty = self
-                .pool
-                .query(sql, without_entries, RetrySafety::Idempotent);
+            let empty = self.query_idempotent(sql, without_entries);
             if let Err(failure) = empty.await {
                 return failure.into();
             }

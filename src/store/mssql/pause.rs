@@ -3,7 +3,7 @@
 use tiberius::{Row, ToSql};
 
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::into_rejection;
 use super::operations::MssqlOperations;
 use super::types::sql_time;
 use super::utf16::cut;
@@ -40,19 +40,13 @@ impl MssqlOperations {
 
     pub(super) async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
         let name = &self.queue(queue)?.spec.name;
-        let results = self
-            .pool
-            .query(&batch("resume"), &[name], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&batch("resume"), &[name]).await?;
         let rows = decode::result_set(&results, 0)?;
         rows.first().map(read).transpose()
     }
 
     pub(super) async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        let results = self
-            .pool
-            .query(&batch("read_all"), &[], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&batch("read_all"), &[]).await?;
         results.iter().flatten().map(read).collect()
     }
 
@@ -63,7 +57,7 @@ impl MssqlOperations {
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, StoreError> {
-        let run = || self.pool.query(sql, parameters, RetrySafety::Idempotent);
+        let run = || self.query_idempotent(sql, parameters);
         match run().await.map_err(into_rejection) {
             Err(StoreError::Rejected(_)) => Ok(run().await?),
             outcome => outcome,

@@ -39,7 +39,7 @@ fn decode(results: &[Vec<Row>]) -> Result<Vec<StoredSecret>, StoreError> {
 impl MssqlOperations {
     pub(super) async fn read_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
         let sql = plain(SECRETS, "read");
-        let results = self.pool.query(&sql, &[], RetrySafety::Idempotent).await?;
+        let results = self.query_idempotent(&sql, &[]).await?;
         decode(&results)
     }
 
