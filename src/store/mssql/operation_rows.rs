@@ -89,7 +89,7 @@ impl MssqlOperations {
         results.iter().flatten().next().map(read).transpose()
     }
 
-    pub(super) async fn list_operations(
+    pub(super) async fn operations(
         &self,
         queues: &[String],
         only_running: bool,

@@ -140,3 +140,20 @@ macro_rules! run {
     };
 }
 pub(super) use run;
+
+/// Implements a trait of the contract. Behind the methods that are written out comes a list of those that run the operation of their
+/// name. `(&)` marks an argument that the operation takes by reference.
+macro_rules! implement {
+    ($contract:ident for $store:ident { $($written:tt)* }
+    $($name:ident($($(($by:tt))? $argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[async_trait]
+        impl $contract for $store {
+            $($written)*
+
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$result, StoreError> {
+                run!(self.operations, $name($($($by)? $argument),*))
+            })*
+        }
+    };
+}
+pub(super) use implement;
