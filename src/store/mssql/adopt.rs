@@ -532,8 +532,10 @@ pub(super) fn add_indexes(
     placeholders: &Placeholders,
     builds: IndexBuilds<'_>,
 ) -> Vec<Step> {
-    let create =
-        |purpose, role, name: &str| create_index(queue, placeholders, builds, purpose, role, name);
+    let create = |purpose, role, name: &str| {
+        let placeholders = with(placeholders, index::definition(role, queue, columns));
+        create_index(queue, &placeholders, builds, purpose, role, name)
+    };
     let drop = |purpose, name: &str| remove::drop_index(purpose, placeholders, &queue.table, name);
     let mut steps = Vec::new();
     for (role, status) in index::all_with_status(queue, columns, table) {
@@ -579,7 +581,7 @@ pub(super) fn add_indexes(
     steps
 }
 
-/// Returns the step that creates the index of `role` under `name`.
+/// Returns the step that creates the index of `role` under `name`. `placeholders` have its [`index::definition`].
 fn create_index(
     queue: &QueueSpec,
     placeholders: &Placeholders,
@@ -596,13 +598,13 @@ fn create_index(
     }
     let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
     let values = [
-        (role.section(), quote(name)),
+        ("index", quote(name)),
         ("filegroup", filegroup.unwrap_or_default()),
         ("index_literal", text_literal(name)),
         ("online", builds.options.to_owned()),
     ];
     let placeholders = recording(placeholders, queue, &queue.table, "index", name);
-    step(purpose, role.section(), &with(&placeholders, values)).reading_all_rows()
+    step(purpose, "create_index", &with(&placeholders, values)).reading_all_rows()
 }
 
 /// Returns the step that drops the index `old` and gives its name to the index `new`.

@@ -177,7 +177,9 @@ impl Schema for SqliteSchema {
             |purpose, role| {
                 let name = role.index_name(queue, &queue.table);
                 let placeholders = recording(&placeholders, queue, &queue.table, "index", &name);
-                step(purpose, role.section(), &placeholders).reading_all_rows()
+                let placeholders = with(&placeholders, [("index", quote(&name))]);
+                let definition = index::definition(role, queue, &columns);
+                step(purpose, "create_index", &with(&placeholders, definition)).reading_all_rows()
             },
         ));
         changes.extend(self.group_changes(queue, &table, &added, &placeholders)?);
