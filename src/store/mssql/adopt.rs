@@ -106,18 +106,14 @@ impl Schema for MssqlSchema {
             .block_on(remove::plan(&mut self.connection, queue))
     }
 
-    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+    fn held_leases(&mut self, queue: &QueueSpec) -> Result<i64, StoreError> {
         self.runtime
-            .block_on(remove::uses(&mut self.connection, queue))
+            .block_on(remove::held_leases(&mut self.connection, queue))
     }
 
-    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
-        self.runtime
-            .block_on(remove::live_brokers(&mut self.connection))
-    }
-
-    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
-        self.runtime.block_on(instance::list(&mut self.connection))
+    fn brokers(&mut self) -> Result<Option<BrokerList>, StoreError> {
+        let list = self.runtime.block_on(instance::list(&mut self.connection));
+        list.map(Some)
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
