@@ -101,7 +101,8 @@ impl MssqlOperations {
         into_refusal(failure)
     }
 
-    /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.
+    /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if
+    /// the caller drops this future.
     pub(super) async fn run<T, Run>(
         &self,
         operation: impl FnOnce(MssqlOperations) -> Run,
