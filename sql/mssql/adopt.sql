@@ -9,7 +9,7 @@
 --   row if the table has rows with NULL in a column of the key. `add_column` adds the column
 --   that one of the sections from `lease_state` to `lease_checkpoint` defines, the last one only for a queue with checkpoints. `backfill_needed` returns 1 if a row needs the backfill. `backfill` visits the next 2,000 rows in key order,
 --   gives rows whose mirror columns show a final state that state, fills soft-lock columns that are NULL, and returns the
---   numbers of rows visited and changed; it runs again until it visits no row. The sections `…_index` each create one index.
+--   numbers of rows visited and changed; it runs again until it visits no row. `create_index` creates an index.
 --   `set_policy` gives the row of the queue the rules of its groups. Claims of brokers with other rules get no lease from then on.
 --   It ends the pauses of the old groups, and forgets how much of their rates is used up.
 --   `create_archive` creates the table that completed items move to, and `archive_index` the index by which retention finds its
@@ -184,53 +184,11 @@ IF @visited = 0 AND NOT EXISTS (SELECT 1 FROM lease_broker_position)
 DROP TABLE lease_broker_position;
 SELECT @visited, @changed;
 
--- :: ready_index
+-- :: create_index
 SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
 IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
 BEGIN
-{record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}{online}{filegroup};
-END
-
--- :: group_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {group_index} ON {table} ({group_columns}){group_filter}{online}{filegroup};
-END
-
--- :: busy_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {busy_index} ON {table} ({busy_columns}){busy_filter}{online}{filegroup};
-END
-
--- :: due_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}{online}{filegroup};
-END
-
--- :: token_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}{online};
-END
-
--- :: dead_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}{online}{filegroup};
-END
-
--- :: completed_index
-SET QUOTED_IDENTIFIER, ANSI_NULLS ON; SET LOCK_TIMEOUT -1;
-IF INDEXPROPERTY(OBJECT_ID({table_literal}), {index_literal}, 'IndexID') IS NULL
-BEGIN
-{record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}{online}{filegroup};
+{record}CREATE INDEX {index} ON {table} ({index_columns}){index_filter}{online}{filegroup};
 END
 
 -- :: replace_index

@@ -3,10 +3,8 @@
 -- Sections: `drop_index` drops an index; an adoption that replaces an index runs it too. `keep_fence` keeps the table's highest
 --   fencing token, which `read_fence` reads; an adoption that finds tokens without states runs it too. `drop_default` drops the default constraint of a column, which has to go before the column. `drop_column` drops
 --   a column. `drop_index` and `drop_column` delete the part's row of the record too. `held_leases` returns the number of leases
---   that are held, up to 1,000. `live_brokers` returns address, version and the seconds since the last sign of life of each
---   broker that runs.
--- Parameters: `live_brokers`: @P1: the time without an announcement after which a broker no longer counts as running, in seconds.
---   Others have none: everything is in the text, so that a person can run it.
+--   that are held, up to 1,000.
+-- Parameters: none. Everything is in the text, so that a person can run it.
 -- Locks: each ALTER TABLE and DROP INDEX takes Sch-M on the table for a moment. `keep_fence` reads all rows.
 -- Indexes: none. `keep_fence` reads the whole table.
 -- Why LOCK_TIMEOUT 10000: all other sessions queue behind a session that waits for Sch-M. After 10 s the batch gives up, so that
@@ -52,8 +50,3 @@ COMMIT TRANSACTION
 -- :: held_leases
 SELECT COUNT(*) FROM (SELECT TOP (1000) 1 AS one FROM {table} AS t
     WHERE t.{lease_state} = 1 AND t.{lease_due_time} > SYSUTCDATETIME()) AS d
-
--- :: live_brokers
-SELECT i.address, CONVERT(nvarchar(64), i.version), DATEDIFF(second, i.seen_time, SYSUTCDATETIME())
-FROM lease_broker_instance AS i WHERE i.draining = 0 AND i.seen_time > DATEADD(second, -@P1, SYSUTCDATETIME())
-    AND i.seen_time < DATEADD(second, @P1, SYSUTCDATETIME())

@@ -7,7 +7,7 @@
 --   checkpoints. `backfill_needed` returns 1 if the mirror columns of a row show a final state that the row does not have;
 --   `backfill` then gives such rows that state, and runs again until it changes no row. It is for a person. The service walks through
 --   the table: `backfill_first` and `backfill_next` find the rows, `backfill_row` changes one, and `backfill_left` returns a row if a trigger
---   has ignored that. The sections `…_index` each create one
+--   has ignored that. `create_index` creates an
 --   index. `create_archive` creates the table that completed items move to, and `archive_index` the index by which
 --   retention finds its old rows. `read_record` and `read_fence` return the record of a table. `strange_states` returns the number
 --   of rows whose state is not a number from 0 to 4, in a column that the table had before.
@@ -133,26 +133,8 @@ WHERE {key_match} AND {lease_state} = 0 AND {lease_fence} <= {first_fence} AND {
 -- :: backfill_needed
 SELECT EXISTS (SELECT 1 FROM {table} WHERE {backfill_if_present}{backfill_match}{key_not_null})
 
--- :: ready_index
-{record}CREATE INDEX {ready_index} ON {table} ({ready_columns}){ready_filter}
-
--- :: group_index
-{record}CREATE INDEX {group_index} ON {table} ({group_columns}){group_filter}
-
--- :: busy_index
-{record}CREATE INDEX {busy_index} ON {table} ({busy_columns}){busy_filter}
-
--- :: due_index
-{record}CREATE INDEX {due_index} ON {table} ({due_columns}){due_filter}
-
--- :: token_index
-{record}CREATE INDEX {token_index} ON {table} ({token_columns}){token_filter}
-
--- :: dead_index
-{record}CREATE INDEX {dead_index} ON {table} ({dead_columns}){dead_filter}
-
--- :: completed_index
-{record}CREATE INDEX {completed_index} ON {table} ({completed_columns}){completed_filter}
+-- :: create_index
+{record}CREATE INDEX {index} ON {table} ({index_columns}){index_filter}
 
 -- :: set_policy
 UPDATE lease_broker_queue

@@ -3,9 +3,8 @@
 -- Sections: `drop_index` drops an index; an adoption that replaces an index runs it too. `keep_fence` keeps the table's highest
 --   fencing token; an adoption that finds tokens without states runs it too. `drop_column` drops a column. Both `drop_…` then delete
 --   the part's row of the record.
---   `held_leases` returns the number of leases that are held, up to 1,000. `live_brokers` returns address, version and the time
---   since the last sign of life (ms) of each broker that runs.
--- Parameters: `held_leases`: ?1 now (ms since 1970). `live_brokers`: ?1 now; ?2 and ?3 times (ms since 1970): brokers seen between them run.
+--   `held_leases` returns the number of leases that are held, up to 1,000.
+-- Parameters: `held_leases`: ?1 now (ms since 1970).
 --   `drop_…` and `keep_fence` have none: everything is in the text, so that a person can run it.
 -- Locks: the write lock of the file, once for all sections.
 -- Indexes: none. `keep_fence` reads the whole table.
@@ -31,6 +30,3 @@ DELETE FROM lease_broker_added WHERE table_name = {recorded_table} AND kind = 'c
 
 -- :: held_leases
 SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {lease_state} = 1 AND {lease_due_time} > ?1 LIMIT 1000)
-
--- :: live_brokers
-SELECT address, version, ?1 - seen_time FROM lease_broker_instance WHERE seen_time > ?2 AND seen_time < ?3 AND NOT draining

@@ -4,15 +4,12 @@
 //! (`added_parts.rs`), add soft-lock columns, give rows that were finished before the adoption their state, add indexes, create
 //! the archive. A plan contains only the steps that the table still needs. After an interruption, planning again therefore continues where the adoption stopped.
 
-use std::time::Duration;
-
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec, SoftLockColumn};
 
 use super::StoreError;
 use super::added_parts::AddedParts;
 use super::index_role::IndexRole;
-use super::instance::LIVE_TIME;
 use super::queue_columns::QueueColumns;
 use super::schema::Step;
 use super::table::{Column, Filter, Index, Table};
@@ -496,30 +493,6 @@ pub(super) fn kept_columns(queue: &QueueSpec, kept: &[SoftLockColumn]) -> Option
             names.join(", ")
         )
     })
-}
-
-/// Returns a sentence about the leases of the queue that are held, unless there are none. `count` goes up to 1,000.
-pub(super) fn held_leases(queue: &QueueSpec, count: i64) -> Option<String> {
-    let leases = match count {
-        ..=0 => return None,
-        1 => "1 lease of its items is".to_owned(),
-        1000.. => "1000 or more leases of its items are".to_owned(),
-        count => format!("{count} leases of its items are"),
-    };
-    Some(format!(
-        "queue {:?} is in use: {leases} held; wait until their workers have finished",
-        queue.name
-    ))
-}
-
-/// Returns a sentence about a broker that runs. `silence`: the time since it announced itself.
-pub(super) fn live_broker(address: &str, version: &str, silence: Duration) -> String {
-    format!(
-        "the broker {address} (version {version}) runs on this database, seen {} s ago: stop it first; a broker that was \
-         killed counts as running for {} s",
-        silence.as_secs(),
-        LIVE_TIME.as_secs()
-    )
 }
 
 /// Refuses to remove the parts of a managed queue.

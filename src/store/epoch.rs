@@ -42,7 +42,9 @@ pub struct CancelledOperation {
 
 /// Returns the queues of these brokers that are not named.
 pub(super) fn left_queues(brokers: &[ListedBroker], named: &[QueueSpec]) -> Vec<String> {
-    let served = brokers.iter().flat_map(|broker| broker.settings.keys());
+    let served = brokers
+        .iter()
+        .flat_map(|broker| broker.instance.settings.keys());
     let left = served.filter(|served| named.iter().all(|queue| queue.name != **served));
     left.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }

@@ -305,6 +305,8 @@ pub struct Outage {
     pub number: Option<u32>,
     /// Whether the operation was applied.
     pub applied: Applied,
+    /// Whether it waited for the lock of another session as long as it may.
+    pub waited_for_lock: bool,
 }
 
 /// The kinds of outages. The texts name nothing of this deployment.

@@ -77,27 +77,29 @@ impl IndexRole {
         self.names()[0]
     }
 
-    /// Returns the section of `adopt.sql` that creates the index. The placeholder of the index's name is called the same.
-    pub(super) const fn section(self) -> &'static str {
+    /// Returns the placeholder of the index's name.
+    pub(super) const fn placeholder(self) -> &'static str {
         self.names()[1]
     }
 
-    /// Returns the names of the placeholders for the index's columns and for its filter.
-    pub(super) const fn placeholders(self) -> [&'static str; 2] {
-        let [_, _, columns, filter] = self.names();
-        [columns, filter]
+    const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Ready => ["ready", "ready_index"],
+            Self::Group => ["group", "group_index"],
+            Self::Busy => ["busy", "busy_index"],
+            Self::Due => ["due", "due_index"],
+            Self::Token => ["token", "token_index"],
+            Self::Dead => ["dead", "dead_index"],
+            Self::Completed => ["completed", "completed_index"],
+        }
     }
 
-    #[rustfmt::skip]
-    const fn names(self) -> [&'static str; 4] {
-        match self {
-            Self::Ready => ["ready", "ready_index", "ready_columns", "ready_filter"],
-            Self::Group => ["group", "group_index", "group_columns", "group_filter"],
-            Self::Busy => ["busy", "busy_index", "busy_columns", "busy_filter"],
-            Self::Due => ["due", "due_index", "due_columns", "due_filter"],
-            Self::Token => ["token", "token_index", "token_columns", "token_filter"],
-            Self::Dead => ["dead", "dead_index", "dead_columns", "dead_filter"],
-            Self::Completed => ["completed", "completed_index", "completed_columns", "completed_filter"],
+    /// Returns the WHERE clause of the index. `state`: the quoted column. The clause is empty if the queue's indexes are not filtered.
+    pub(super) fn filter(self, queue: &QueueSpec, state: &str) -> String {
+        if queue.filtered_indexes {
+            format!(" WHERE {}", self.condition(queue, state))
+        } else {
+            String::new()
         }
     }
 

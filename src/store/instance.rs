@@ -80,39 +80,24 @@ impl std::ops::AddAssign for Activity {
 /// A row of the list of brokers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedBroker {
-    /// The random id of the process.
-    pub id: Uuid,
-    /// The host and the port that it listens on.
-    pub address: String,
-    /// The version of lease-broker.
-    pub version: String,
-    /// True if it has stopped, or will stop soon.
-    pub draining: bool,
+    /// The process, as it has announced itself last. It is draining if it has stopped, or will stop soon.
+    pub instance: Instance,
     /// The time since it was last seen.
     pub silence: Duration,
     /// How far in the future it was last seen. Not zero: the clock of the database went back.
     pub ahead: Duration,
     /// The time at which it started, by the store's clock, in milliseconds since 1970-01-01T00:00:00Z.
     pub start_time: i64,
-    /// The hashes of each queue's settings, by the queue's name.
-    pub settings: BTreeMap<String, SettingsHash>,
-    /// What it has done lately, by the queue's name.
-    pub activity: BTreeMap<String, Activity>,
 }
 
 impl ListedBroker {
     /// Returns a broker that was seen this many milliseconds ago. Negative: in the future.
     pub(super) fn seen_ago(instance: Instance, start_time: i64, millis: i64) -> Self {
         Self {
-            id: instance.id,
-            address: instance.address,
-            version: instance.version,
-            draining: instance.draining,
+            instance,
             silence: Duration::from_millis(millis.max(0).unsigned_abs()),
             ahead: Duration::from_millis(millis.min(0).unsigned_abs()),
             start_time,
-            settings: instance.settings,
-            activity: instance.activity,
         }
     }
 
@@ -129,6 +114,14 @@ pub struct BrokerList {
     pub now: i64,
     /// Those that were seen last come first.
     pub brokers: Vec<ListedBroker>,
+}
+
+impl BrokerList {
+    /// Returns the brokers that run and will not stop soon.
+    pub(super) fn running(&self) -> impl Iterator<Item = &ListedBroker> {
+        let brokers = self.brokers.iter();
+        brokers.filter(|broker| broker.is_live() && !broker.instance.draining)
+    }
 }
 
 impl Instance {
@@ -242,18 +235,14 @@ fn state_column(queue: &QueueSpec) -> String {
 /// [`StoreError::Misconfigured`] with both rules.
 pub(super) fn refuse_other_rule(queue: &QueueSpec, list: &BrokerList) -> Result<(), StoreError> {
     let (state, own) = (state_column(queue), queue.group_policy());
-    let running = list
-        .brokers
-        .iter()
-        .filter(|broker| broker.is_live() && !broker.draining);
-    for broker in running {
-        let mut queues = broker.settings.values();
+    for broker in list.running() {
+        let mut queues = broker.instance.settings.values();
         if let Some(other) = queues.find(|other| other.state == state && other.groups != own) {
             return Err(StoreError::Misconfigured(format!(
                 "the groups of queue {:?} are {own:?} in this configuration, and the broker at {} serves the table {:?} with {:?}: give \
                  both the same setting, or stop that broker first (one that was killed counts as running for {} s)",
                 queue.name,
-                broker.address,
+                broker.instance.address,
                 queue.table,
                 other.groups,
                 LIVE_TIME.as_secs()

@@ -58,6 +58,7 @@ mod template;
 mod test_queue;
 mod time_text;
 mod turn;
+mod uses;
 mod withdrawal;
 mod written_columns;
 

@@ -100,7 +100,7 @@ use lease_broker_sql::mssql::LEASE_SQL;
 use uuid::Uuid;
 
 pub use self::adopt::MssqlSchema;
-use self::operations::{MssqlOperations, run};
+use self::operations::{MssqlOperations, implement, run};
 pub use self::pool::Pool;
 use self::queue_statements::QueueStatements;
 pub use self::reader::MssqlReader;
@@ -197,8 +197,7 @@ impl MssqlStore {
         })
         .await?;
         drop(preparing);
-        let secrets = connection.batch(&secrets::read_statement()).await?;
-        let secrets = secrets::decode(&secrets)?;
+        let secrets = secrets::read(&mut connection).await?;
         let secret = first_secret(&secrets)?;
         let mut unfit = Unfit::default();
         for queue in queues {
@@ -273,24 +272,8 @@ impl Facts for MssqlStore {
     }
 }
 
-/// Implements a trait of the contract. Behind the methods that are written out comes a list of those that run the operation of their
-/// name. `(&)` marks an argument that the operation takes by reference.
-macro_rules! implement {
-    ($contract:ident { $($written:tt)* }
-    $($name:ident($($(($by:tt))? $argument:ident: $type:ty),*) -> $result:ty;)*) => {
-        #[async_trait]
-        impl $contract for MssqlStore {
-            $($written)*
-
-            $(async fn $name(&self, $($argument: $type),*) -> Result<$result, StoreError> {
-                run!(self.operations, $name($($($by)? $argument),*))
-            })*
-        }
-    };
-}
-
 implement! {
-    Leases {
+    Leases for MssqlStore {
         fn concurrency(&self) -> Concurrency {
             Concurrency::Parallel(self.operations.pool.max_concurrent_operations())
         }
@@ -310,7 +293,7 @@ implement! {
 }
 
 implement! {
-    Operate {
+    Operate for MssqlStore {
         async fn cancel_operation(&self, id: Uuid, actor: &str) -> Result<Option<Operation>, StoreError> {
             let actor = actor.to_owned();
             run!(self.operations, cancel_operation(id, &actor))
@@ -342,7 +325,7 @@ implement! {
 }
 
 implement! {
-    Upkeep {
+    Upkeep for MssqlStore {
         async fn read_secrets(&self) -> Result<(), StoreError> {
             let stored = run!(self.operations, read_secrets())?;
             replace_secrets(&self.signing_secrets, &stored)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use lease_broker_model::queue::QueueSpec;
 
-use super::{BrokerList, StoreError, Survey};
+use super::{BrokerList, StoreError, Survey, uses};
 
 pub use super::epoch::{CancelledOperation, NewEpoch};
 
@@ -40,13 +40,22 @@ pub trait Schema: Send {
 
     /// Returns the reasons against removing the queue's parts now, one sentence each: leases that are held, and brokers that run
     /// on the database.
-    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError>;
+    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+        let held = uses::held_leases(queue, self.held_leases(queue)?);
+        Ok(held.into_iter().chain(self.live_brokers()?).collect())
+    }
+
+    /// Returns the number of the queue's leases that are held, up to 1,000.
+    fn held_leases(&mut self, queue: &QueueSpec) -> Result<i64, StoreError>;
 
     /// Returns a sentence for each broker that runs on the database.
-    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError>;
+    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
+        let list = self.brokers()?;
+        Ok(list.as_ref().map(uses::running_brokers).unwrap_or_default())
+    }
 
-    /// Returns the brokers that were seen on the database within the last day.
-    fn brokers(&mut self) -> Result<BrokerList, StoreError>;
+    /// Returns the brokers that were seen on the database within the last day. `None`: no broker has used the SQLite file.
+    fn brokers(&mut self) -> Result<Option<BrokerList>, StoreError>;
 
     /// Begins a new epoch after a restore: every later fencing token is greater than every earlier one. Ends the leases of the
     /// queues. Their attempts do not count, and settlements of these leases find them lost. Brokers must not run meanwhile.

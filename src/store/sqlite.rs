@@ -280,340 +280,244 @@ impl Facts for SqliteStore {
     }
 }
 
-#[async_trait]
-impl Leases for SqliteStore {
-    fn concurrency(&self) -> Concurrency {
-        // Only the writer thread writes. It commits operations in groups, and flushes the log behind them.
-        Concurrency::Pipelined
-    }
+/// Implements a trait of the contract. Behind the methods that are written out come lists of those that the writer thread runs by a
+/// function. `(&)` marks an argument that the function takes by reference. The functions behind `run_without` can leave out rows.
+macro_rules! implement {
+    ($contract:ident { $($written:tt)* }
+    run { $($name:ident($($(($by:tt))? $argument:ident: $type:ty),*) -> $result:ty = $function:path;)* }
+    run_without { $($without:ident($($(($by_2:tt))? $argument_2:ident: $type_2:ty),*) -> $result_2:ty = $function_2:path;)* }) => {
+        #[async_trait]
+        impl $contract for SqliteStore {
+            $($written)*
 
-    fn withdraw_waiting(&self) {
-        self.writer.withdraw_waiting();
-    }
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$result, StoreError> {
+                self.writer.run(move |context| $function(context, $($($by)? $argument),*)).await
+            })*
 
-    async fn claim(
-        &self,
-        queue: QueueIndex,
-        calls: Arc<[ClaimCall]>,
-        max_bytes: usize,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        let left_out = LeftOut::default();
-        let claim = move |context: &WriteContext, left_out: &LeftOut| {
-            claim::claim(context, queue, &calls, max_bytes, left_out)
-        };
-        self.writer.run_without(left_out, claim).await
-    }
+            $(async fn $without(&self, $($argument_2: $type_2),*) -> Result<$result_2, StoreError> {
+                self.writer
+                    .run_without(LeftOut::default(), move |context, left_out| {
+                        $function_2(context, $($($by_2)? $argument_2,)* left_out)
+                    })
+                    .await
+            })*
+        }
+    };
+}
 
-    async fn heartbeat(
-        &self,
-        queue: QueueIndex,
-        renewals: Arc<[Renewal]>,
-    ) -> Result<Vec<Renewed>, StoreError> {
-        let left_out = LeftOut::default();
-        let heartbeat = move |context: &WriteContext, left_out: &LeftOut| {
-            heartbeat::heartbeat(context, queue, &renewals, left_out)
-        };
-        self.writer.run_without(left_out, heartbeat).await
-    }
+implement! {
+    Leases {
+        fn concurrency(&self) -> Concurrency {
+            // Only the writer thread writes. It commits operations in groups, and flushes the log behind them.
+            Concurrency::Pipelined
+        }
 
-    async fn settle(
-        &self,
-        queue: QueueIndex,
-        settlements: Arc<[Settlement]>,
-    ) -> Result<SettleResults, StoreError> {
-        for undo_scope in [UndoScope::List, UndoScope::Settlement] {
-            let settlements = settlements.clone();
-            let settle = move |context: &WriteContext| {
-                settle::settle(context, queue, &settlements, undo_scope)
+        fn withdraw_waiting(&self) {
+            self.writer.withdraw_waiting();
+        }
+
+        async fn settle(
+            &self,
+            queue: QueueIndex,
+            settlements: Arc<[Settlement]>,
+        ) -> Result<SettleResults, StoreError> {
+            for undo_scope in [UndoScope::List, UndoScope::Settlement] {
+                let settlements = settlements.clone();
+                let settle = move |context: &WriteContext| {
+                    settle::settle(context, queue, &settlements, undo_scope)
+                };
+                match self.writer.run(settle).await {
+                    Err(StoreError::Rejected(_)) => {}
+                    outcome => return outcome,
+                }
+            }
+            // A savepoint did not help: a constraint refused a change at the commit, or a trigger rolled the transaction back.
+            // So each settlement runs as one operation.
+            let alone = (0..settlements.len()).map(|index| {
+                let settlements = settlements.clone();
+                self.writer.run(move |context: &WriteContext| {
+                    let settlement = std::slice::from_ref(&settlements[index]);
+                    settle::settle(context, queue, settlement, UndoScope::List)
+                })
+            });
+            let mut settled = SettleResults {
+                time: None,
+                results: Vec::with_capacity(settlements.len()),
+                owners: Vec::with_capacity(settlements.len()),
+                released: Vec::new(),
             };
-            match self.writer.run(settle).await {
-                Err(StoreError::Rejected(_)) => {}
-                outcome => return outcome,
-            }
-        }
-        // A savepoint did not help: a constraint refused a change at the commit, or a trigger rolled the transaction back.
-        // So each settlement runs as one operation.
-        let alone = (0..settlements.len()).map(|index| {
-            let settlements = settlements.clone();
-            self.writer.run(move |context: &WriteContext| {
-                let settlement = std::slice::from_ref(&settlements[index]);
-                settle::settle(context, queue, settlement, UndoScope::List)
-            })
-        });
-        let mut settled = SettleResults {
-            time: None,
-            results: Vec::with_capacity(settlements.len()),
-            owners: Vec::with_capacity(settlements.len()),
-            released: Vec::new(),
-        };
-        for outcome in join_all(alone).await {
-            // Others of the list may have been applied.
-            match outcome.map_err(StoreError::maybe_applied) {
-                Err(StoreError::Rejected(rejection)) => {
-                    settled.owners.push(None);
-                    settled
-                        .results
-                        .push(Settled::Refused(Refusal::of_row(rejection.problem)));
-                }
-                outcome => {
-                    let outcome = outcome?;
-                    settled.time = outcome.time.or(settled.time);
-                    settled.results.extend(outcome.results);
-                    settled.owners.extend(outcome.owners);
-                    settled.released.extend(outcome.released);
+            for outcome in join_all(alone).await {
+                // Others of the list may have been applied.
+                match outcome.map_err(StoreError::maybe_applied) {
+                    Err(StoreError::Rejected(rejection)) => {
+                        settled.owners.push(None);
+                        settled
+                            .results
+                            .push(Settled::Refused(Refusal::of_row(rejection.problem)));
+                    }
+                    outcome => {
+                        let outcome = outcome?;
+                        settled.time = outcome.time.or(settled.time);
+                        settled.results.extend(outcome.results);
+                        settled.owners.extend(outcome.owners);
+                        settled.released.extend(outcome.released);
+                    }
                 }
             }
+            Ok(settled)
         }
-        Ok(settled)
-    }
 
-    async fn release_claims(
-        &self,
-        queue: QueueIndex,
-        tokens: Arc<[Uuid]>,
-    ) -> Result<ReleasedClaims, StoreError> {
-        let left_out = LeftOut::default();
-        let release = move |context: &WriteContext, left_out: &LeftOut| {
-            release_claims::release_claims(context, queue, &tokens, left_out)
-        };
-        self.writer.run_without(left_out, release).await
-    }
+        async fn cancel(
+            &self,
+            queue: QueueIndex,
+            leases: Arc<[CancelledLease]>,
+            cancellation: Cancellation,
+        ) -> Result<CancelResults, StoreError> {
+            let left_out = LeftOut::default();
+            let cancel = move |context: &WriteContext, left_out: &LeftOut| {
+                cancel::cancel(context, queue, &leases, &cancellation, None, left_out)
+            };
+            self.writer.run_without(left_out, cancel).await
+        }
 
-    async fn cancel(
-        &self,
-        queue: QueueIndex,
-        leases: Arc<[CancelledLease]>,
-        cancellation: Cancellation,
-    ) -> Result<CancelResults, StoreError> {
-        let left_out = LeftOut::default();
-        let cancel = move |context: &WriteContext, left_out: &LeftOut| {
-            cancel::cancel(context, queue, &leases, &cancellation, None, left_out)
-        };
-        self.writer.run_without(left_out, cancel).await
+        async fn reap(
+            &self,
+            queue: QueueIndex,
+            limit: usize,
+            latest: Option<LatestTime>,
+        ) -> Result<Reaped, StoreError> {
+            let left_out = LeftOut::of_at_most(reap::MAX_REFUSED);
+            let reap = move |context: &WriteContext, left_out: &LeftOut| {
+                reap::reap(context, queue, limit, latest, left_out)
+            };
+            self.writer.run_without(left_out, reap).await
+        }
     }
-
-    async fn reap(
-        &self,
-        queue: QueueIndex,
-        limit: usize,
-        latest: Option<LatestTime>,
-    ) -> Result<Reaped, StoreError> {
-        let left_out = LeftOut::of_at_most(reap::MAX_REFUSED);
-        let reap = move |context: &WriteContext, left_out: &LeftOut| {
-            reap::reap(context, queue, limit, latest, left_out)
-        };
-        self.writer.run_without(left_out, reap).await
+    run {
+        enqueue(queue: QueueIndex, (&)items: Arc<[NewItem]>) -> Vec<Key> = enqueue::enqueue;
+        enqueue_once(queue: QueueIndex, (&)request: Arc<EnqueueOnce>) -> EnqueuedOnce = enqueue_once::enqueue_once;
     }
-
-    async fn enqueue(
-        &self,
-        queue: QueueIndex,
-        items: Arc<[NewItem]>,
-    ) -> Result<Vec<Key>, StoreError> {
-        let enqueue = move |context: &WriteContext| enqueue::enqueue(context, queue, &items);
-        self.writer.run(enqueue).await
-    }
-
-    async fn enqueue_once(
-        &self,
-        queue: QueueIndex,
-        request: Arc<EnqueueOnce>,
-    ) -> Result<EnqueuedOnce, StoreError> {
-        let enqueue =
-            move |context: &WriteContext| enqueue_once::enqueue_once(context, queue, &request);
-        self.writer.run(enqueue).await
+    run_without {
+        claim(queue: QueueIndex, (&)calls: Arc<[ClaimCall]>, max_bytes: usize) -> Vec<Claimed> = claim::claim;
+        heartbeat(queue: QueueIndex, (&)renewals: Arc<[Renewal]>) -> Vec<Renewed> = heartbeat::heartbeat;
+        release_claims(queue: QueueIndex, (&)tokens: Arc<[Uuid]>) -> ReleasedClaims = release_claims::release_claims;
     }
 }
 
-#[async_trait]
-impl Operate for SqliteStore {
-    async fn pause(&self, queue: QueueIndex, pause: NewPause) -> Result<QueuePause, StoreError> {
-        let pause = move |context: &WriteContext| pause::pause(context, queue, &pause);
-        self.writer.run(pause).await
-    }
+implement! {
+    Operate {
+        async fn cancel_operation(
+            &self,
+            id: Uuid,
+            actor: &str,
+        ) -> Result<Option<Operation>, StoreError> {
+            let actor = actor.to_owned();
+            let cancel = move |context: &WriteContext| operations::cancel(context, id, &actor);
+            self.writer.run(cancel).await
+        }
 
-    async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
-        let resume = move |context: &WriteContext| pause::resume(context, queue);
-        self.writer.run(resume).await
-    }
+        async fn take_operation(
+            &self,
+            queues: &[String],
+            broker: Uuid,
+            duration: Duration,
+        ) -> Result<Option<Operation>, StoreError> {
+            let queues = queues.to_vec();
+            let take = move |context: &WriteContext| {
+                let until = due_after(context.now(), duration);
+                operations::take(context, &queues, broker, until)
+            };
+            self.writer.run(take).await
+        }
 
-    async fn set_limits(
-        &self,
-        queue: QueueIndex,
-        change: LimitChange,
-    ) -> Result<QueueLimitValues, StoreError> {
-        let set = move |context: &WriteContext| turn::set_limits(context, queue, &change);
-        self.writer.run(set).await
+        async fn read_orders(
+            &self,
+            broker: Uuid,
+            queues: &[String],
+        ) -> Result<BrokerOrders, StoreError> {
+            let queues = queues.to_vec();
+            let read = move |connection: &Connection, now| {
+                operations::read_orders(connection, broker, &queues, now)
+            };
+            self.reader.read_file(read).await
+        }
     }
-
-    async fn pause_group(
-        &self,
-        queue: QueueIndex,
-        group: Key,
-        pause: NewGroupPause,
-    ) -> Result<Option<GroupPause>, StoreError> {
-        let pause =
-            move |context: &WriteContext| group_pause::pause_group(context, queue, &group, &pause);
-        self.writer.run(pause).await
+    run {
+        pause(queue: QueueIndex, (&)pause: NewPause) -> QueuePause = pause::pause;
+        resume(queue: QueueIndex) -> Option<QueuePause> = pause::resume;
+        set_limits(queue: QueueIndex, (&)change: LimitChange) -> QueueLimitValues = turn::set_limits;
+        pause_group(queue: QueueIndex, (&)group: Key, (&)pause: NewGroupPause) -> Option<GroupPause> = group_pause::pause_group;
+        resume_group(queue: QueueIndex, (&)group: Key) -> Option<GroupPause> = group_pause::resume_group;
+        start_operation(queue: QueueIndex, (&)operation: NewOperation) -> StartedOperation = operations::start;
+        apply_batch(queue: QueueIndex, (&)batch: OperationBatch) -> AppliedBatch = operations::apply;
+        request_drain((&)broker: Uuid) -> bool = instance::request_drain;
     }
-
-    async fn resume_group(
-        &self,
-        queue: QueueIndex,
-        group: Key,
-    ) -> Result<Option<GroupPause>, StoreError> {
-        let resume =
-            move |context: &WriteContext| group_pause::resume_group(context, queue, &group);
-        self.writer.run(resume).await
-    }
-
-    async fn start_operation(
-        &self,
-        queue: QueueIndex,
-        operation: NewOperation,
-    ) -> Result<StartedOperation, StoreError> {
-        let start = move |context: &WriteContext| operations::start(context, queue, &operation);
-        self.writer.run(start).await
-    }
-
-    async fn cancel_operation(
-        &self,
-        id: Uuid,
-        actor: &str,
-    ) -> Result<Option<Operation>, StoreError> {
-        let actor = actor.to_owned();
-        let cancel = move |context: &WriteContext| operations::cancel(context, id, &actor);
-        self.writer.run(cancel).await
-    }
-
-    async fn take_operation(
-        &self,
-        queues: &[String],
-        broker: Uuid,
-        duration: Duration,
-    ) -> Result<Option<Operation>, StoreError> {
-        let queues = queues.to_vec();
-        let take = move |context: &WriteContext| {
-            let until = due_after(context.now(), duration);
-            operations::take(context, &queues, broker, until)
-        };
-        self.writer.run(take).await
-    }
-
-    async fn apply_batch(
-        &self,
-        queue: QueueIndex,
-        batch: OperationBatch,
-    ) -> Result<AppliedBatch, StoreError> {
-        let apply = move |context: &WriteContext| operations::apply(context, queue, &batch);
-        self.writer.run(apply).await
-    }
-
-    async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
-        let request = move |context: &WriteContext| instance::request_drain(context, &broker);
-        self.writer.run(request).await
-    }
-
-    async fn read_orders(
-        &self,
-        broker: Uuid,
-        queues: &[String],
-    ) -> Result<BrokerOrders, StoreError> {
-        let queues = queues.to_vec();
-        let read = move |connection: &Connection, now| {
-            operations::read_orders(connection, broker, &queues, now)
-        };
-        self.reader.read_file(read).await
-    }
+    run_without {}
 }
 
-#[async_trait]
-impl Upkeep for SqliteStore {
-    async fn read_secrets(&self) -> Result<(), StoreError> {
-        let read = |connection: &Connection, now| secrets::read(connection, now);
-        let stored = self.reader.read_file(read).await?;
-        replace_secrets(&self.signing_secrets, &stored)
-    }
-
-    async fn rotate_secrets(&self, accept_old_for: Duration) -> Result<u8, StoreError> {
-        let rotate = move |context: &WriteContext| secrets::rotate(context, accept_old_for);
-        self.writer.run(rotate).await
-    }
-
-    async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        let forget = move |context: &WriteContext| enqueue_once::forget_requests(context, limit);
-        self.writer.run(forget).await
-    }
-
-    async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
-        let visited = step.clone();
-        let visit = move |connection: &Connection, queue: &QueueStatements, now| {
-            let cutoffs = Cutoffs::new(&visited, now);
-            let (old, last) = purge::visit(connection, queue, &visited, cutoffs)?;
-            Ok((old, last, cutoffs))
-        };
-        let (old, last, cutoffs) = self.reader.read(queue, visit).await?;
-        let mut count = old.len();
-        if step.delete && count > 0 {
-            let delete = move |context: &WriteContext| purge::delete(context, queue, &old, cutoffs);
-            count = self.writer.run(delete).await?;
+implement! {
+    Upkeep {
+        async fn read_secrets(&self) -> Result<(), StoreError> {
+            let read = |connection: &Connection, now| secrets::read(connection, now);
+            let stored = self.reader.read_file(read).await?;
+            replace_secrets(&self.signing_secrets, &stored)
         }
-        Ok(Purged { old: count, last })
-    }
 
-    async fn purge_archive(
-        &self,
-        queue: QueueIndex,
-        cutoff: ArchiveCutoff,
-        limit: usize,
-    ) -> Result<usize, StoreError> {
-        let left_out = LeftOut::default();
-        let delete = move |context: &WriteContext, left_out: &LeftOut| {
-            purge::delete_archived(context, queue, cutoff, limit, left_out)
-        };
-        self.writer.run_without(left_out, delete).await
-    }
+        async fn purge(&self, queue: QueueIndex, step: PurgeStep) -> Result<Purged, StoreError> {
+            let visited = step.clone();
+            let visit = move |connection: &Connection, queue: &QueueStatements, now| {
+                let cutoffs = Cutoffs::new(&visited, now);
+                let (old, last) = purge::visit(connection, queue, &visited, cutoffs)?;
+                Ok((old, last, cutoffs))
+            };
+            let (old, last, cutoffs) = self.reader.read(queue, visit).await?;
+            let mut count = old.len();
+            if step.delete && count > 0 {
+                let delete = move |context: &WriteContext| purge::delete(context, queue, &old, cutoffs);
+                count = self.writer.run(delete).await?;
+            }
+            Ok(Purged { old: count, last })
+        }
 
-    async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError> {
-        let count = move |connection: &Connection, queue: &QueueStatements, _| {
-            purge::count_archived(connection, queue, before)
-        };
-        self.reader.read(queue, count).await
-    }
+        async fn count_archived(&self, queue: QueueIndex, before: i64) -> Result<u64, StoreError> {
+            let count = move |connection: &Connection, queue: &QueueStatements, _| {
+                purge::count_archived(connection, queue, before)
+            };
+            self.reader.read(queue, count).await
+        }
 
-    async fn take_retention_turn(
-        &self,
-        queue: QueueIndex,
-        broker: Uuid,
-        duration: Duration,
-    ) -> Result<RetentionTurn, StoreError> {
-        let take = move |context: &WriteContext| purge::take_turn(context, queue, broker, duration);
-        self.writer.run(take).await
-    }
+        async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
+            let known = self.generation.clone();
+            let announce = move |context: &WriteContext| {
+                let generation = context.raise_generation(&known)?;
+                Ok((generation, instance::announce(context, &instance)?))
+            };
+            let (generation, others) = self.writer.run(announce).await?;
+            self.generation.fetch_max(generation, Ordering::Relaxed);
+            Ok(others)
+        }
 
-    async fn announce(&self, instance: Arc<Instance>) -> Result<Vec<Instance>, StoreError> {
-        let known = self.generation.clone();
-        let announce = move |context: &WriteContext| {
-            let generation = context.raise_generation(&known)?;
-            Ok((generation, instance::announce(context, &instance)?))
-        };
-        let (generation, others) = self.writer.run(announce).await?;
-        self.generation.fetch_max(generation, Ordering::Relaxed);
-        Ok(others)
-    }
+        fn obstacle(&self) -> Option<String> {
+            let holder = self.write_lock.holder()?;
+            Some(format!("the write lock of the file is held by {holder}"))
+        }
 
-    fn obstacle(&self) -> Option<String> {
-        let holder = self.write_lock.holder()?;
-        Some(format!("the write lock of the file is held by {holder}"))
+        async fn probe(&self) -> Result<(), StoreError> {
+            let write = "UPDATE lease_broker_probe SET writes = writes + 1 WHERE id = 0";
+            self.writer
+                .run(move |context| {
+                    context.connection.prepare_cached(write)?.execute([])?;
+                    Ok(())
+                })
+                .await
+        }
     }
-
-    async fn probe(&self) -> Result<(), StoreError> {
-        let write = "UPDATE lease_broker_probe SET writes = writes + 1 WHERE id = 0";
-        self.writer
-            .run(move |context| {
-                context.connection.prepare_cached(write)?.execute([])?;
-                Ok(())
-            })
-            .await
+    run {
+        rotate_secrets(accept_old_for: Duration) -> u8 = secrets::rotate;
+        forget_requests(limit: usize) -> usize = enqueue_once::forget_requests;
+        take_retention_turn(queue: QueueIndex, broker: Uuid, duration: Duration) -> RetentionTurn = purge::take_turn;
+    }
+    run_without {
+        purge_archive(queue: QueueIndex, cutoff: ArchiveCutoff, limit: usize) -> usize = purge::delete_archived;
     }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn process_seen_in_the_future_does_not_run<H: Harness>() {
     );
     let is_live = async || {
         let list = fixture.reads.brokers().await.expect("a list").brokers;
-        let killed = list.iter().find(|broker| broker.id == killed.id);
+        let killed = list.iter().find(|broker| broker.instance.id == killed.id);
         killed.expect("it is listed").is_live()
     };
     announce(&fixture, &killed).await;
@@ -134,11 +134,13 @@ pub(crate) async fn activity_of_a_process_is_the_last_one_announced<H: Harness>(
     fixture.advance(HOUR).await;
     announce(&other, &second).await;
     let listed = fixture.reads.brokers().await.expect("a list");
-    let addresses = listed.brokers.iter().map(|broker| &*broker.address);
+    let addresses = listed
+        .brokers
+        .iter()
+        .map(|broker| &*broker.instance.address);
     assert_eq!(addresses.collect::<Vec<_>>(), ["b:2", "a:1"]);
     let silent = &listed.brokers[1];
-    assert_eq!((silent.id, &silent.activity), (first.id, &first.activity));
-    assert_eq!(silent.settings, first.settings);
+    assert_eq!(silent.instance, first);
     assert!(!silent.is_live() && listed.brokers[0].is_live());
     assert!(silent.start_time <= listed.now);
 }

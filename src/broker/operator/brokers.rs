@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use lease_broker_store::{BrokerList, ListedBroker, SettingsHash};
+use lease_broker_store::{BrokerList, Instance, ListedBroker, SettingsHash};
 use uuid::Uuid;
 
 use super::Operator;
@@ -34,7 +34,7 @@ impl Operator {
     /// Returns the queues whose settings at a broker differ from those here.
     pub fn differing_queues(&self, broker: &ListedBroker) -> Vec<String> {
         let queues = self.queues.iter().filter(|queue| {
-            let theirs = broker.settings.get(&queue.name);
+            let theirs = broker.instance.settings.get(&queue.name);
             theirs.is_some_and(|theirs| SettingsHash::new(queue).difference(theirs).is_some())
         });
         queues.map(|queue| queue.name.clone()).collect()
@@ -50,10 +50,10 @@ impl Operator {
         }
         let mut listed = self.list_brokers().await?;
         let brokers = &mut listed.list.brokers;
-        brokers.retain(|listed| listed.id == broker);
+        brokers.retain(|listed| listed.instance.id == broker);
         let told = brokers.first_mut().ok_or(Error::BrokerNotFound(broker))?;
         // It reads the order a moment later.
-        told.draining = true;
+        told.instance.draining = true;
         Ok(listed)
     }
 }
@@ -63,7 +63,8 @@ impl Operator {
 fn sort(brokers: &mut [ListedBroker]) {
     brokers.sort_by_cached_key(|broker| {
         let start = Reverse(broker.start_time);
-        (!broker.is_live(), broker.address.clone(), start, broker.id)
+        let Instance { id, address, .. } = &broker.instance;
+        (!broker.is_live(), address.clone(), start, *id)
     });
 }
 
@@ -76,15 +77,17 @@ mod tests {
 
     fn broker(id: u128, address: &str, silence: Duration, start_time: i64) -> ListedBroker {
         ListedBroker {
-            id: Uuid::from_u128(id),
-            address: address.to_owned(),
-            version: String::new(),
-            draining: false,
+            instance: Instance {
+                id: Uuid::from_u128(id),
+                address: address.to_owned(),
+                version: String::new(),
+                draining: false,
+                settings: BTreeMap::new(),
+                activity: BTreeMap::new(),
+            },
             silence,
             ahead: Duration::ZERO,
             start_time,
-            settings: BTreeMap::new(),
-            activity: BTreeMap::new(),
         }
     }
 
@@ -100,7 +103,7 @@ mod tests {
         for _ in 0..brokers.len() {
             brokers.rotate_left(1);
             sort(&mut brokers);
-            let ids = brokers.iter().map(|broker| broker.id.as_u128());
+            let ids = brokers.iter().map(|broker| broker.instance.id.as_u128());
             assert!(ids.eq(1..=4), "{brokers:?}");
         }
     }

@@ -103,7 +103,12 @@ impl Operator {
             let spec = &self.queues[index.0];
             let mut activity = Activity::default();
             for broker in brokers.iter().filter(|broker| broker.is_live()) {
-                activity += broker.activity.get(&spec.name).copied().unwrap_or_default();
+                activity += broker
+                    .instance
+                    .activity
+                    .get(&spec.name)
+                    .copied()
+                    .unwrap_or_default();
             }
             let mut pauses = pauses.iter();
             let operations = running

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lease_broker_store::{BrokerList, StoreError};
+use lease_broker_store::{BrokerList, Instance, StoreError};
 
 use super::finding::{Finding, Verdict};
 use crate::cli::config_args::{SchemaAccess, open_schema};
@@ -30,11 +30,15 @@ pub(super) fn check(config: &Config, send: &dyn Fn(Finding)) {
         Err(error) => return failed(&error),
     };
     match schema.brokers() {
-        Ok(list) => {
+        Ok(Some(list)) => {
             send("database".to_owned(), Verdict::Ok, "it answers".to_owned());
             check_clock(&list, &send);
             check_brokers(&list, &send);
             check_settings(&list, &send);
+        }
+        Ok(None) => {
+            let detail = "no broker of this version has used it".to_owned();
+            send("database".to_owned(), Verdict::Warning, detail);
         }
         Err(StoreError::Misconfigured(problem)) => {
             let detail = format!("no broker of this version has used it ({problem})");
@@ -94,8 +98,13 @@ fn check_brokers(list: &BrokerList, send: &Send<'_>) {
     }
     for broker in &list.brokers {
         let silence = format_duration(broker.silence);
-        let version = &broker.version;
-        let (verdict, detail) = if broker.draining {
+        let Instance {
+            address,
+            version,
+            draining,
+            ..
+        } = &broker.instance;
+        let (verdict, detail) = if *draining {
             (
                 Verdict::Ok,
                 format!("version {version}, stopped or stopping {silence} ago"),
@@ -118,7 +127,7 @@ fn check_brokers(list: &BrokerList, send: &Send<'_>) {
             );
             (Verdict::Warning, detail)
         };
-        send(format!("broker {}", broker.address), verdict, detail);
+        send(format!("broker {address}"), verdict, detail);
     }
 }
 
@@ -128,6 +137,7 @@ fn check_settings(list: &BrokerList, send: &Send<'_>) {
     let mut reported = BTreeSet::new();
     for (index, one) in live.iter().enumerate() {
         for other in &live[..index] {
+            let (one, other) = (&one.instance, &other.instance);
             for (queue, settings) in &one.settings {
                 let others = other.settings.get(queue);
                 let differ = others.is_some_and(|others| settings.difference(others).is_some());
@@ -158,15 +168,17 @@ mod tests {
         let hash = json!({"format": 1, "rows": "a", "rules": rules});
         let hash: SettingsHash = serde_json::from_value(hash).expect("a hash");
         ListedBroker {
-            id: Uuid::nil(),
-            address: address.to_owned(),
-            version: "0.2.0".to_owned(),
-            draining: false,
+            instance: Instance {
+                id: Uuid::nil(),
+                address: address.to_owned(),
+                version: "0.2.0".to_owned(),
+                draining: false,
+                settings: [("work".to_owned(), hash)].into(),
+                activity: BTreeMap::new(),
+            },
             silence,
             ahead: Duration::ZERO,
             start_time: 0,
-            settings: [("work".to_owned(), hash)].into(),
-            activity: BTreeMap::new(),
         }
     }
 

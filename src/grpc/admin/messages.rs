@@ -351,7 +351,7 @@ pub(super) fn brokers_to_proto(
 ) -> proto::ListBrokersResponse {
     let brokers = listed.list.brokers.iter();
     let convert = |broker: &ListedBroker| {
-        let is_self = listed.own == Some(broker.id);
+        let is_self = listed.own == Some(broker.instance.id);
         let mut differing_queues = operator.differing_queues(broker);
         differing_queues.retain(|queue| is_shown(queue));
         proto::BrokerInstance {
@@ -369,13 +369,13 @@ fn instance_to_proto(broker: &ListedBroker, now: i64, is_self: bool) -> proto::B
     let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let seen = now - millis(broker.silence) + millis(broker.ahead);
     proto::BrokerInstance {
-        broker_id: broker.id.to_string(),
-        address: broker.address.clone(),
-        version: broker.version.clone(),
+        broker_id: broker.instance.id.to_string(),
+        address: broker.instance.address.clone(),
+        version: broker.instance.version.clone(),
         start_time: Some(timestamp(broker.start_time)),
         seen_time: Some(timestamp(seen)),
         is_live: broker.is_live(),
-        is_draining: broker.draining,
+        is_draining: broker.instance.draining,
         is_self,
         differing_queues: Vec::new(),
     }

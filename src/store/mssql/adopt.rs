@@ -107,18 +107,14 @@ impl Schema for MssqlSchema {
             .block_on(remove::plan(&mut self.connection, queue))
     }
 
-    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
+    fn held_leases(&mut self, queue: &QueueSpec) -> Result<i64, StoreError> {
         self.runtime
-            .block_on(remove::uses(&mut self.connection, queue))
+            .block_on(remove::held_leases(&mut self.connection, queue))
     }
 
-    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
-        self.runtime
-            .block_on(remove::live_brokers(&mut self.connection))
-    }
-
-    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
-        self.runtime.block_on(instance::list(&mut self.connection))
+    fn brokers(&mut self) -> Result<Option<BrokerList>, StoreError> {
+        let list = self.runtime.block_on(instance::list(&mut self.connection));
+        list.map(Some)
     }
 
     fn begin_epoch(&mut self, queues: &[QueueSpec]) -> Result<NewEpoch, StoreError> {
@@ -537,8 +533,10 @@ pub(super) fn add_indexes(
     placeholders: &Placeholders,
     builds: IndexBuilds<'_>,
 ) -> Vec<Step> {
-    let create =
-        |purpose, role, name: &str| create_index(queue, placeholders, builds, purpose, role, name);
+    let create = |purpose, role, name: &str| {
+        let placeholders = with(placeholders, index::definition(role, queue, columns));
+        create_index(queue, &placeholders, builds, purpose, role, name)
+    };
     let drop = |purpose, name: &str| remove::drop_index(purpose, placeholders, &queue.table, name);
     let mut steps = Vec::new();
     for (role, status) in index::all_with_status(queue, columns, table) {
@@ -584,7 +582,7 @@ pub(super) fn add_indexes(
     steps
 }
 
-/// Returns the step that creates the index of `role` under `name`.
+/// Returns the step that creates the index of `role` under `name`. `placeholders` have its [`index::definition`].
 fn create_index(
     queue: &QueueSpec,
     placeholders: &Placeholders,
@@ -601,13 +599,13 @@ fn create_index(
     }
     let filegroup = filegroup.map(|name| format!(" ON {}", quote(name)));
     let values = [
-        (role.section(), quote(name)),
+        ("index", quote(name)),
         ("filegroup", filegroup.unwrap_or_default()),
         ("index_literal", text_literal(name)),
         ("online", builds.options.to_owned()),
     ];
     let placeholders = recording(placeholders, queue, &queue.table, "index", name);
-    step(purpose, role.section(), &with(&placeholders, values)).reading_all_rows()
+    step(purpose, "create_index", &with(&placeholders, values)).reading_all_rows()
 }
 
 /// Returns the step that drops the index `old` and gives its name to the index `new`.
@@ -744,16 +742,8 @@ fn create_table(queue: &QueueSpec) -> Option<(Step, Table)> {
         readable: true,
         ..Column::of_type(declared.split(['(', ' ']).next().unwrap_or_default())
     };
-    let table = Table {
-        columns: columns.iter().map(column).collect(),
-        unique: vec![key.columns],
-        indexes: Vec::new(),
-        has_rowid: false,
-        lock_escalation: false,
-        has_triggers: false,
-        cascades_to_triggers: false,
-        reports_filters: true,
-    };
+    let columns = columns.iter().map(column).collect();
+    let table = Table::new(columns, vec![key.columns], Vec::new());
     let create = step(create_table_purpose(queue), "create", &placeholders);
     Some((create, table))
 }

@@ -71,6 +71,20 @@ pub(super) async fn no_table(connection: &mut Connection, queue: &QueueSpec) -> 
 }
 
 impl Table {
+    /// Returns a new table on SQL Server, without triggers.
+    pub(super) fn new(columns: Vec<Column>, unique: Vec<Vec<String>>, indexes: Vec<Index>) -> Self {
+        Self {
+            columns,
+            unique,
+            indexes,
+            has_rowid: false,
+            lock_escalation: false,
+            has_triggers: false,
+            cascades_to_triggers: false,
+            reports_filters: true,
+        }
+    }
+
     /// Reads the table `name`. `None`: it does not exist.
     ///
     /// # Errors
@@ -126,15 +140,13 @@ impl Table {
         }
         let columns = connection.query(COLUMNS, &[&object]).await?;
         let columns = columns.iter().flatten().map(column);
+        let columns = columns.collect::<Result<_, _>>()?;
         let mut table = Self {
-            columns: columns.collect::<Result<_, _>>()?,
-            unique: Vec::new(),
-            has_rowid: false,
-            indexes: Vec::new(),
             lock_escalation,
             has_triggers,
             cascades_to_triggers: !cascades::triggers(connection, &object).await?.is_empty(),
             reports_filters: !connection.server_info.babelfish,
+            ..Self::new(columns, Vec::new(), Vec::new())
         };
         let written = connection.query(WRITTEN, &[&object]).await?;
         let written = written.iter().flatten().map(|row| text(row, 0));

@@ -114,8 +114,7 @@ impl<'a> EndLeases<'a> {
             entry
         });
         let lists = ListParameters::new(vec![entries.collect()]);
-        let mut parameters = lists.parameters();
-        parameters.push(&self.fence);
+        let parameters = lists.and(&[&self.fence]);
         let results = connection.query(batch, &parameters).await;
         let results = results.map_err(|error| {
             let of_table = of_schema_change(&error, &self.purpose());

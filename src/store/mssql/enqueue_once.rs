@@ -1,11 +1,9 @@
 //! Enqueue with a request id: adds items unless the request is remembered.
 
 use lease_broker_model::key::hex;
-use tiberius::ToSql;
 
 use super::decode;
 use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys_of, shapes};
-use super::error::RetrySafety;
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
 use super::purge::seconds;
@@ -58,13 +56,8 @@ impl MssqlOperations {
         let digest = hex(&request.digest());
         let count = i32::try_from(items.len()).unwrap_or(i32::MAX);
         let memory = seconds(queue.spec.enqueue_memory);
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 5] = [&queue.spec.name, &request_id, &digest, &count, &memory];
-        parameters.extend(rest);
-        let results = self
-            .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await;
+        let parameters = lists.and(&[&queue.spec.name, &request_id, &digest, &count, &memory]);
+        let results = self.query_idempotent(&sql, &parameters).await;
         let results = match results {
             Ok(results) => results,
             Err(failure) => {
@@ -91,19 +84,11 @@ impl MssqlOperations {
     }
 
     pub(super) async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
-        let sql = forget_batch();
+        let sql = plain(ENQUEUE_ONCE, "forget");
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let results = self
-            .pool
-            .query(&sql, &[&limit], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &[&limit]).await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
-}
-
-/// Renders the batch that deletes remembered requests.
-pub(super) fn forget_batch() -> String {
-    plain(ENQUEUE_ONCE, "forget")
 }
 
 /// Renders the batch that inserts all groups, or reads the keys of an earlier request.

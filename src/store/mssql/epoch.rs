@@ -18,16 +18,6 @@ use crate::{ListedBroker, StoreError};
 
 const EPOCH: &str = lease_broker_sql::mssql::EPOCH;
 
-/// Returns the batch that reads the moment.
-pub(super) fn read_batch() -> String {
-    plain(EPOCH, "read")
-}
-
-/// Returns the batch that begins an epoch.
-pub(super) fn raise_batch() -> String {
-    plain(EPOCH, "raise")
-}
-
 /// A moment of the database: the fence of the epoch, and the generation. Later moments are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment {
@@ -104,7 +94,7 @@ impl LatestMoment {
     /// Reads the moment on a connection.
     pub(super) async fn read(&self, connection: &mut Connection) -> Result<(), StoreError> {
         let known = self.known();
-        let results = connection.batch(&read_batch()).await?;
+        let results = connection.batch(&plain(EPOCH, "read")).await?;
         self.see(known, Moment::read(decode::single_row(&results, 0)?)?)
     }
 
@@ -125,10 +115,10 @@ pub(super) async fn begin(
     queues: &[QueueSpec],
     brokers: &[ListedBroker],
 ) -> Result<NewEpoch, StoreError> {
-    let results = connection.batch(&read_batch()).await?;
+    let results = connection.batch(&plain(EPOCH, "read")).await?;
     let last = Moment::read(decode::single_row(&results, 0)?)?;
     let fence = fence_after(last.fence)?;
-    let results = connection.query(&raise_batch(), &[&fence]).await?;
+    let results = connection.query(&plain(EPOCH, "raise"), &[&fence]).await?;
     let cancelled = decode::result_set(&results, 0)?.iter();
     let cancelled_operations = cancelled.map(read_cancelled).collect::<Result<_, _>>()?;
     let mut ended_leases = Vec::new();

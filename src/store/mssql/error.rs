@@ -155,7 +155,6 @@ impl OperationFailure {
     /// Returns the reason why the operation is run again.
     pub(super) fn retry_reason(&self) -> RetryReason {
         const DEADLOCK: u32 = 1205;
-        const LOCK_TIMEOUT: u32 = 1222;
         match &self.cause {
             Cause::Statement(error) => match error {
                 Error::Io {
@@ -163,7 +162,7 @@ impl OperationFailure {
                     ..
                 } => RetryReason::Timeout,
                 _ if error.code() == Some(DEADLOCK) => RetryReason::Deadlock,
-                _ if error.code() == Some(LOCK_TIMEOUT) => RetryReason::Timeout,
+                _ if is_lock_timeout(error) => RetryReason::Timeout,
                 _ if self.breaks_connection() => RetryReason::Connection,
                 _ => RetryReason::Other,
             },
@@ -247,6 +246,7 @@ impl From<OperationFailure> for StoreError {
                 // The last try still waited for the lock when the time of the operation was over.
                 outage.cause = OutageCause::Busy;
                 outage.reason = format!("{LOCKED}: {}", outage.reason);
+                outage.waited_for_lock = true;
             }
         }
         if failure.may_have_been_applied || failure.after_commit {
@@ -272,6 +272,7 @@ pub(super) fn while_connecting(error: &Error) -> StoreError {
             tries: 1,
             number: error.code(),
             applied: Applied::No,
+            waited_for_lock: false,
         }),
         other => other,
     }
@@ -342,11 +343,11 @@ pub(super) fn is_lock_timeout(error: &Error) -> bool {
 
 /// Returns whether an operation has failed because a lock was not free in time.
 pub(super) fn is_locked(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unavailable(outage) if outage.reason.starts_with(LOCKED))
+    matches!(error, StoreError::Unavailable(outage) if outage.waited_for_lock)
 }
 
 /// The beginning of the error text of an operation that did not get a lock.
-pub(super) const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
+const LOCKED: &str = "another session holds a lock on rows or on the table; `lease-broker why` with the key of an item names the session that holds its row";
 
 fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
     let text = if is_lock_timeout(error) {
@@ -367,6 +368,7 @@ fn with_remedy(remedy: Remedy, error: &Error) -> StoreError {
                     Remedy::Reconnect | Remedy::Damaged => Applied::Unknown,
                     _ => Applied::No,
                 },
+                waited_for_lock: is_lock_timeout(error),
             })
         }
         Remedy::Refuse | Remedy::Misconfigured => StoreError::Misconfigured(text),

@@ -4,7 +4,6 @@ use lease_broker_value::Value;
 
 use super::catalogue::Column;
 use super::decode::{integer, result_set};
-use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::quote::quote_table;
@@ -34,10 +33,7 @@ impl MssqlOperations {
     ) -> Result<Option<Vec<(String, String)>>, StoreError> {
         let queue = self.queue(queue)?;
         let object = quote_table(&queue.spec.table);
-        let results = self
-            .pool
-            .query(COLUMNS, &[&object], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(COLUMNS, &[&object]).await?;
         let mut candidates = Vec::new();
         for row in result_set(&results, 0)? {
             if integer(row, 3)? > 0 {

@@ -2,7 +2,6 @@
 //! rows. A claim cannot lease them, and fails. They become dead, and the claim runs again.
 
 use super::decode;
-use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use crate::{ClaimCall, MAX_PASSED_OVER, StoreError};
@@ -17,10 +16,7 @@ impl MssqlOperations {
         let wanted: usize = calls.iter().map(|call| call.max_items).sum();
         let count = i32::try_from(wanted + MAX_PASSED_OVER).unwrap_or(i32::MAX);
         let sql = &queue.sql.set_full_aside;
-        let results = self
-            .pool
-            .query(sql, &[&count], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(sql, &[&count]).await?;
         let items = decode::integer(decode::single_row(&results, 0)?, 0)?;
         Ok(usize::try_from(items).unwrap_or_default())
     }

@@ -5,7 +5,6 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use tiberius::{Row, ToSql};
 
-use super::error::RetrySafety;
 use super::group_pause::read_pause;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
@@ -64,10 +63,7 @@ impl MssqlOperations {
         let max = i32::try_from(ListedGroup::MAX_COUNT).unwrap_or(i32::MAX);
         let parameters: [&dyn ToSql; 5] = [&queue.spec.name, &after, &has_bound, &count, &max];
         let sql = list_batch(queue, groups, comparison);
-        let results = self
-            .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &parameters).await?;
         let first = decode::single_row(&results, 0)?;
         let max_leases = decode::optional_integer(first, 1)?.unwrap_or(0);
         let order = (groups.order, usize::try_from(max_leases).unwrap_or(0));

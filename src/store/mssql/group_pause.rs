@@ -41,7 +41,7 @@ impl MssqlOperations {
             [&pause.actor, &pause.reason].map(|text| cut(text, MAX_TEXT_UNITS).to_owned());
         let parameters: [&dyn ToSql; 5] = [&queue.spec.name, &text, &until, &actor, &reason];
         let results = self
-            .query_twice(&pause_batch(&queue.placeholders), &parameters)
+            .query_twice(&batch("pause", &queue.placeholders), &parameters)
             .await?;
         let row = decode::single_row(&results, 0)?;
         let pause_time = decode::time(row, 1)?;
@@ -63,7 +63,7 @@ impl MssqlOperations {
         let text = types::group_text(&group);
         let parameters: [&dyn ToSql; 2] = [&queue.spec.name, &text];
         let results = self
-            .query_twice(&resume_batch(&queue.placeholders), &parameters)
+            .query_twice(&batch("resume", &queue.placeholders), &parameters)
             .await?;
         let row = decode::result_set(&results, 0)?.first();
         row.map(|row| read_pause(row, 0, group)).transpose()
@@ -81,17 +81,8 @@ pub(super) fn read_pause(row: &Row, first: usize, group: Key) -> Result<GroupPau
     })
 }
 
-/// Renders the batch that pauses a group.
-pub(super) fn pause_batch(placeholders: &Placeholders) -> String {
-    with_parts("pause", placeholders)
-}
-
-/// Renders the batch that ends the pause of a group.
-pub(super) fn resume_batch(placeholders: &Placeholders) -> String {
-    with_parts("resume", placeholders)
-}
-
-fn with_parts(section: &str, placeholders: &Placeholders) -> String {
+/// Renders the batch in a section of `group_pause.sql`.
+pub(super) fn batch(section: &str, placeholders: &Placeholders) -> String {
     let mut placeholders = placeholders.clone();
     for part in ["take_row", "remove", "count"] {
         placeholders.insert(part, render(GROUP_PAUSE, part, &placeholders));

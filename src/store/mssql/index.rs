@@ -239,16 +239,27 @@ fn filter_matches(filter: &str, condition: &str) -> bool {
     filter == normalize(condition) || Some(filter) == as_or
 }
 
-/// Sets the placeholders of the names that new indexes get.
-pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
-    for role in IndexRole::ALL {
-        placeholders.insert(role.section(), quote(&name(role, queue)));
-    }
+/// Returns the placeholders of a new index's columns and filter. If indexes cannot be filtered, the state is the first column instead.
+pub(super) fn definition(
+    role: IndexRole,
+    queue: &QueueSpec,
+    columns: &QueueColumns<ColumnType>,
+) -> [(&'static str, String); 2] {
+    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
+    let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
+    let indexed = if queue.filtered_indexes {
+        sorted_by
+    } else {
+        format!("{state}, {sorted_by}")
+    };
+    [
+        ("index_columns", indexed),
+        ("index_filter", role.filter(queue, &state)),
+    ]
 }
 
-/// Sets the placeholders of the indexes' columns and filters, and of the hints and literals that name existing indexes. If
-/// indexes cannot be filtered, the state is their first column instead.
-pub(super) fn set_columns_and_hints(
+/// Sets the placeholders of the hints and literals that name existing indexes.
+pub(super) fn set_hints(
     placeholders: &mut Placeholders,
     queue: &QueueSpec,
     columns: &QueueColumns<ColumnType>,
@@ -259,21 +270,7 @@ pub(super) fn set_columns_and_hints(
     placeholders.insert("key_hint", seek);
     placeholders.insert("first_walk_hint", walk_hint(&columns.key, table, false));
     placeholders.insert("next_walk_hint", walk_hint(&columns.key, table, true));
-    let state = quote(queue.soft_lock.name(SoftLockColumn::State));
     for role in IndexRole::ALL {
-        let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
-        let (indexed, filter) = if queue.filtered_indexes {
-            (
-                sorted_by,
-                format!(" WHERE {}", role.condition(queue, &state)),
-            )
-        } else {
-            (format!("{state}, {sorted_by}"), String::new())
-        };
-        let [columns_name, filter_name] = role.placeholders();
-        placeholders.insert(columns_name, indexed);
-        placeholders.insert(filter_name, filter);
-
         let existing = find(role, queue, columns, table);
         let index = existing.map_or_else(|| name(role, queue), |index| index.name.clone());
         // A statement that asks only for a state has nothing to seek in an index filtered by that state: with FORCESEEK, SQL

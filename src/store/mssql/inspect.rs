@@ -68,10 +68,7 @@ impl MssqlOperations {
         let queue = self.queue(queue)?;
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let sql = &queue.sql.list[state as usize];
-        let results = self
-            .pool
-            .query(sql, &[&limit], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(sql, &[&limit]).await?;
         queue.read_list(&results)
     }
 }

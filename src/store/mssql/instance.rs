@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::connection::Connection;
 use super::decode;
 use super::epoch::Moment;
-use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::plain;
@@ -16,7 +15,7 @@ const INSTANCE: &str = lease_broker_sql::mssql::INSTANCE;
 
 impl MssqlOperations {
     pub(super) async fn announce(&self, instance: &Instance) -> Result<Vec<Instance>, StoreError> {
-        let sql = announce_batch();
+        let sql = plain(INSTANCE, "announce");
         let seconds = |time: std::time::Duration| i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
         let (id, settings) = (instance.id.to_string(), instance.settings_json());
         let (draining, live, forget) = (
@@ -36,10 +35,7 @@ impl MssqlOperations {
             &activity,
         ];
         let known = self.pool.latest_moment().known();
-        let results = self
-            .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &parameters).await?;
         let found = Moment::read(decode::single_row(&results, 0)?)?;
         self.pool.latest_moment().see(known, found)?;
         let rows = decode::result_set(&results, 1)?;
@@ -47,29 +43,16 @@ impl MssqlOperations {
     }
 
     pub(super) async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        let results = self
-            .pool
-            .query(&list_batch(), &[], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&plain(INSTANCE, "list"), &[]).await?;
         read_list(&results)
     }
 
     pub(super) async fn request_drain(&self, broker: Uuid) -> Result<bool, StoreError> {
         let results = self
-            .pool
-            .query(
-                &drain_batch(),
-                &[&broker.to_string()],
-                RetrySafety::Idempotent,
-            )
+            .query_idempotent(&plain(INSTANCE, "request_drain"), &[&broker.to_string()])
             .await?;
         Ok(decode::integer(decode::single_row(&results, 0)?, 0)? > 0)
     }
-}
-
-/// Renders the batch.
-pub(super) fn announce_batch() -> String {
-    plain(INSTANCE, "announce")
 }
 
 /// Reads a broker from a row: id, version, address, draining, settings and activity.
@@ -87,19 +70,9 @@ pub(super) fn read(row: &Row) -> Result<Instance, StoreError> {
     })
 }
 
-/// Renders the batch that lists all brokers.
-pub(super) fn list_batch() -> String {
-    plain(INSTANCE, "list")
-}
-
-/// Renders the batch that tells a broker to drain.
-pub(super) fn drain_batch() -> String {
-    plain(INSTANCE, "request_drain")
-}
-
 /// Lists all rows. See [`Schema::brokers`](crate::schema::Schema::brokers).
 pub(super) async fn list(connection: &mut Connection) -> Result<BrokerList, StoreError> {
-    read_list(&connection.batch(&list_batch()).await?)
+    read_list(&connection.batch(&plain(INSTANCE, "list")).await?)
 }
 
 /// Reads the results of `list`.

@@ -119,6 +119,11 @@ impl ListParameters {
         ];
         fixed.into_iter().chain(lists).collect()
     }
+
+    /// Returns these parameters, followed by others.
+    pub(super) fn and<'a>(&'a self, others: &[&'a dyn ToSql]) -> Vec<&'a dyn ToSql> {
+        [&*self.parameters(), others].concat()
+    }
 }
 
 /// Returns a set of marks that occur in none of the texts. If the texts use every set, each escaped character is its

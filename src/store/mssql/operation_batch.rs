@@ -10,7 +10,7 @@ use tiberius::ToSql;
 
 use super::cancel::entry_of;
 use super::decode;
-use super::error::{RetrySafety, into_refusal, into_rejection};
+use super::error::{into_refusal, into_rejection};
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operation_rows::millis;
@@ -60,7 +60,7 @@ impl<'a> BatchParameters<'a> {
     }
 
     pub(super) fn all(&self) -> Vec<&dyn ToSql> {
-        let rest: [&dyn ToSql; 9] = [
+        self.lists.and(&[
             &self.id,
             &self.holder,
             &self.batch.number,
@@ -70,8 +70,7 @@ impl<'a> BatchParameters<'a> {
             &self.batch.refused,
             &self.error,
             &self.end,
-        ];
-        self.lists.parameters().into_iter().chain(rest).collect()
+        ])
     }
 }
 
@@ -92,8 +91,7 @@ impl MssqlOperations {
             into_refusal
         };
         let results = self
-            .pool
-            .query(&sql, &parameters.all(), RetrySafety::Idempotent)
+            .query_idempotent(&sql, &parameters.all())
             .await
             .map_err(convert)?;
         let Some(changed) = results.first().and_then(|rows| rows.first()) else {

@@ -7,7 +7,6 @@ use tiberius::{Row, ToSql};
 use uuid::Uuid;
 
 use super::decode;
-use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::pause::MAX_TEXT_UNITS;
@@ -76,9 +75,7 @@ impl MssqlOperations {
     ) -> Result<Option<Operation>, StoreError> {
         let (lists, broker) = (queue_list(queues), broker.to_string());
         let (duration, longest) = (millis(duration), millis(LONGEST_HOLD));
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 3] = [&broker, &duration, &longest];
-        parameters.extend(rest);
+        let parameters = lists.and(&[&broker, &duration, &longest]);
         self.query_operation("take", &parameters).await
     }
 
@@ -88,14 +85,11 @@ impl MssqlOperations {
         parameters: &[&dyn ToSql],
     ) -> Result<Option<Operation>, StoreError> {
         let sql = batch(section);
-        let results = self
-            .pool
-            .query(&sql, parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, parameters).await?;
         results.iter().flatten().next().map(read).transpose()
     }
 
-    pub(super) async fn list_operations(
+    pub(super) async fn operations(
         &self,
         queues: &[String],
         only_running: bool,
@@ -105,13 +99,8 @@ impl MssqlOperations {
         let (lists, only_running) = (queue_list(queues), i32::from(only_running));
         let before = before.map(|id| id.to_string()).unwrap_or_default();
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 3] = [&only_running, &before, &limit];
-        parameters.extend(rest);
-        let results = self
-            .pool
-            .query(&batch("list"), &parameters, RetrySafety::Idempotent)
-            .await?;
+        let parameters = lists.and(&[&only_running, &before, &limit]);
+        let results = self.query_idempotent(&batch("list"), &parameters).await?;
         results.iter().flatten().map(read).collect()
     }
 
@@ -122,12 +111,9 @@ impl MssqlOperations {
     ) -> Result<BrokerOrders, StoreError> {
         let (lists, broker) = (queue_list(queues), broker.to_string());
         let longest = millis(LONGEST_HOLD);
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 2] = [&broker, &longest];
-        parameters.extend(rest);
+        let parameters = lists.and(&[&broker, &longest]);
         let results = self
-            .pool
-            .query(&batch("read_orders"), &parameters, RetrySafety::Idempotent)
+            .query_idempotent(&batch("read_orders"), &parameters)
             .await?;
         let row = decode::single_row(&results, 0)?;
         Ok(BrokerOrders {

@@ -26,6 +26,17 @@ impl MssqlOperations {
         })
     }
 
+    /// Runs a batch that may run twice. See [`RetrySafety::Idempotent`].
+    pub(super) async fn query_idempotent(
+        &self,
+        sql: &str,
+        parameters: &[&dyn ToSql],
+    ) -> Result<Vec<Vec<Row>>, OperationFailure> {
+        self.pool
+            .query(sql, parameters, RetrySafety::Idempotent)
+            .await
+    }
+
     /// Returns the results of a batch that changes the entries of a list, after it has failed. `sql` with the parameters
     /// `without_entries` is the same batch for no entry.
     ///
@@ -82,9 +93,7 @@ impl MssqlOperations {
         without_entries: &[&dyn ToSql],
     ) -> StoreError {
         if failure.is_unlisted() {
-            let empty = self
-                .pool
-                .query(sql, without_entries, RetrySafety::Idempotent);
+            let empty = self.query_idempotent(sql, without_entries);
             if let Err(failure) = empty.await {
                 return failure.into();
             }
@@ -92,7 +101,8 @@ impl MssqlOperations {
         into_refusal(failure)
     }
 
-    /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if the caller drops this future.
+    /// Runs an operation in a new task, on the runtime of the pool. [`run!`] writes the closure. The operation runs to its end even if
+    /// the caller drops this future.
     pub(super) async fn run<T, Run>(
         &self,
         operation: impl FnOnce(MssqlOperations) -> Run,
@@ -131,3 +141,20 @@ macro_rules! run {
     };
 }
 pub(super) use run;
+
+/// Implements a trait of the contract. Behind the methods that are written out comes a list of those that run the operation of their
+/// name. `(&)` marks an argument that the operation takes by reference.
+macro_rules! implement {
+    ($contract:ident for $store:ident { $($written:tt)* }
+    $($name:ident($($(($by:tt))? $argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[async_trait]
+        impl $contract for $store {
+            $($written)*
+
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$result, StoreError> {
+                run!(self.operations, $name($($($by)? $argument),*))
+            })*
+        }
+    };
+}
+pub(super) use implement;

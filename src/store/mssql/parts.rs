@@ -115,12 +115,14 @@ fn pieces(part: &[usize], count: usize) -> impl DoubleEndedIterator<Item = Vec<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::LOCKED;
     use super::*;
-    use crate::OutageCause;
+    use crate::Outage;
 
     fn locked() -> StoreError {
-        StoreError::not_begun(OutageCause::Busy, LOCKED)
+        StoreError::Unavailable(Outage {
+            waited_for_lock: true,
+            ..Outage::default()
+        })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tiberius::{Row, ToSql};
 
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::into_rejection;
 use super::operations::MssqlOperations;
 use super::types::sql_time;
 use super::utf16::cut;
@@ -27,7 +27,7 @@ impl MssqlOperations {
         let [actor, reason] =
             [&pause.actor, &pause.reason].map(|text| cut(text, MAX_TEXT_UNITS).to_owned());
         let parameters: [&dyn ToSql; 5] = [name, &mode, &until, &actor, &reason];
-        let results = self.query_twice(&pause_batch(), &parameters).await?;
+        let results = self.query_twice(&batch("pause"), &parameters).await?;
         Ok(QueuePause {
             queue: name.clone(),
             mode: pause.mode,
@@ -40,19 +40,13 @@ impl MssqlOperations {
 
     pub(super) async fn resume(&self, queue: QueueIndex) -> Result<Option<QueuePause>, StoreError> {
         let name = &self.queue(queue)?.spec.name;
-        let results = self
-            .pool
-            .query(&resume_batch(), &[name], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&batch("resume"), &[name]).await?;
         let rows = decode::result_set(&results, 0)?;
         rows.first().map(read).transpose()
     }
 
     pub(super) async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        let results = self
-            .pool
-            .query(&read_batch(), &[], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&batch("read_all"), &[]).await?;
         results.iter().flatten().map(read).collect()
     }
 
@@ -63,7 +57,7 @@ impl MssqlOperations {
         sql: &str,
         parameters: &[&dyn ToSql],
     ) -> Result<Vec<Vec<Row>>, StoreError> {
-        let run = || self.pool.query(sql, parameters, RetrySafety::Idempotent);
+        let run = || self.query_idempotent(sql, parameters);
         match run().await.map_err(into_rejection) {
             Err(StoreError::Rejected(_)) => Ok(run().await?),
             outcome => outcome,
@@ -71,24 +65,10 @@ impl MssqlOperations {
     }
 }
 
-fn with_columns(section: &str) -> String {
+/// Renders the batch in a section of `pause.sql`.
+pub(super) fn batch(section: &str) -> String {
     let columns = plain(PAUSE, "columns");
     render(PAUSE, section, &Placeholders::from([("columns", columns)]))
-}
-
-/// Renders the batch that pauses a queue.
-pub(super) fn pause_batch() -> String {
-    plain(PAUSE, "pause")
-}
-
-/// Renders the batch that ends a pause.
-pub(super) fn resume_batch() -> String {
-    with_columns("resume")
-}
-
-/// Renders the batch that reads all pauses.
-pub(super) fn read_batch() -> String {
-    with_columns("read_all")
 }
 
 /// Reads a pause from a row: queue, mode, time, end, caller and reason.

@@ -22,7 +22,6 @@ pub(super) fn of_queue(queue: &QueueSpec) -> Placeholders {
     let table = quote_table(&queue.table);
     placeholders.insert("table_literal", text_literal(&table));
     placeholders.insert("table", table);
-    index::set_names(&mut placeholders, queue);
     index::set_default_names(&mut placeholders, queue);
     set_checkpoint_placeholders(&mut placeholders, queue);
     let trace = quote(queue.soft_lock.name(SoftLockColumn::TraceParent));
@@ -104,7 +103,7 @@ pub(super) fn of_table(
     placeholders.insert("last_sample", last_sample.to_string());
     placeholders.insert("queue_order", order);
     placeholders.insert("pick_order", pick_order);
-    index::set_columns_and_hints(&mut placeholders, queue, columns, table);
+    index::set_hints(&mut placeholders, queue, columns, table);
     let state = queue.soft_lock.name(SoftLockColumn::State);
     placeholders.insert("state_column_literal", text_literal(state));
     let skip_locked = match queue.claim_strategy {

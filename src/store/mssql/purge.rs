@@ -7,7 +7,7 @@ use tiberius::ToSql;
 use uuid::Uuid;
 
 use super::decode;
-use super::error::{RetrySafety, into_rejection};
+use super::error::into_rejection;
 use super::latest_now::LatestNow;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
@@ -41,13 +41,10 @@ impl MssqlOperations {
         let limit = i32::try_from(step.limit).unwrap_or(i32::MAX);
         let (completed, dead) = (step.completed.map(seconds), step.dead.map(seconds));
         let delete = i32::from(step.delete);
-        let mut parameters = lists.parameters();
         let latest = LatestNow(step.latest);
-        let rest: [&dyn ToSql; 5] = [&limit, &completed, &dead, &delete, &latest];
-        parameters.extend(rest);
+        let parameters = lists.and(&[&limit, &completed, &dead, &delete, &latest]);
         let results = self
-            .pool
-            .query(sql, &parameters, RetrySafety::Idempotent)
+            .query_idempotent(sql, &parameters)
             .await
             .map_err(into_rejection)?;
         let Some(row) = decode::result_set(&results, 0)?.first() else {
@@ -75,10 +72,7 @@ impl MssqlOperations {
             ArchiveCutoff::Time(time) => (None, None, sql_time(time)),
         };
         let parameters: [&dyn ToSql; 4] = [&age, &limit, &LatestNow(latest), &time];
-        let results = self
-            .pool
-            .query(sql, &parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(sql, &parameters).await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
 
@@ -89,10 +83,7 @@ impl MssqlOperations {
     ) -> Result<u64, StoreError> {
         let queue = self.queue(queue)?;
         let sql = &queue.sql.purge.archive(&queue.spec)?.count_archived;
-        let results = self
-            .pool
-            .query(sql, &[&sql_time(before)], RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(sql, &[&sql_time(before)]).await?;
         decode::integer_as(decode::single_row(&results, 0)?, 0)
     }
 
@@ -108,12 +99,7 @@ impl MssqlOperations {
         let broker = broker.to_string();
         let parameters: [&dyn ToSql; 4] = [&queue.spec.name, &broker, &millis, &longest];
         let results = self
-            .pool
-            .query(
-                &queue.sql.purge.take_turn,
-                &parameters,
-                RetrySafety::Idempotent,
-            )
+            .query_idempotent(&queue.sql.purge.take_turn, &parameters)
             .await?;
         let row = decode::single_row(&results, 0)?;
         if decode::integer(row, 2)? == 1 {

@@ -11,7 +11,7 @@ use lease_broker_sql::mssql::LEASE_SQL;
 use uuid::Uuid;
 
 use super::inspect::CountMethod;
-use super::operations::{MssqlOperations, run};
+use super::operations::{MssqlOperations, implement, run};
 use super::queue_statements::QueueStatements;
 use super::restrictions::Purpose;
 use super::{Pool, Settings, adopt};
@@ -71,98 +71,39 @@ impl MssqlReader {
     }
 }
 
-#[async_trait]
-impl Browse for MssqlReader {
-    fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.operations.queues[queue.0].parse_key(text)
-    }
+implement! {
+    Browse for MssqlReader {
+        fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+            self.operations.queues[queue.0].parse_key(text)
+        }
 
-    fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
-        self.operations.queues[queue.0].parse_group(text)
-    }
+        fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+            self.operations.queues[queue.0].parse_group(text)
+        }
 
-    async fn timed_stats(
-        &self,
-        queue: QueueIndex,
-        within: Option<Duration>,
-    ) -> Result<(Stats, Duration), StoreError> {
-        let method = CountMethod::Statistics;
-        run!(self.operations, stats(queue, method, within))
-    }
+        async fn timed_stats(
+            &self,
+            queue: QueueIndex,
+            within: Option<Duration>,
+        ) -> Result<(Stats, Duration), StoreError> {
+            let method = CountMethod::Statistics;
+            run!(self.operations, stats(queue, method, within))
+        }
 
-    async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
-        let method = CountMethod::Scan;
-        let (stats, _) = run!(self.operations, stats(queue, method, None))?;
-        Ok(stats)
+        async fn exact_stats(&self, queue: QueueIndex) -> Result<Stats, StoreError> {
+            let method = CountMethod::Scan;
+            let (stats, _) = run!(self.operations, stats(queue, method, None))?;
+            Ok(stats)
+        }
     }
-
-    async fn list(
-        &self,
-        queue: QueueIndex,
-        state: State,
-        limit: usize,
-    ) -> Result<Vec<ListedItem>, StoreError> {
-        run!(self.operations, list(queue, state, limit))
-    }
-
-    async fn item_facts(&self, queue: QueueIndex, key: Key) -> Result<ItemFacts, StoreError> {
-        run!(self.operations, item_facts(queue, &key))
-    }
-
-    async fn find_items(
-        &self,
-        queue: QueueIndex,
-        search: ItemSearch,
-    ) -> Result<FoundItems, StoreError> {
-        run!(self.operations, find_items(queue, &search))
-    }
-
-    async fn find_keys(
-        &self,
-        queue: QueueIndex,
-        keys: Arc<[Key]>,
-    ) -> Result<FoundItems, StoreError> {
-        run!(self.operations, find_keys(queue, &keys))
-    }
-
-    async fn read_item(
-        &self,
-        queue: QueueIndex,
-        key: Key,
-    ) -> Result<Option<ItemRecord>, StoreError> {
-        run!(self.operations, read_item(queue, &key))
-    }
-
-    async fn find_groups(
-        &self,
-        queue: QueueIndex,
-        search: GroupSearch,
-    ) -> Result<FoundGroups, StoreError> {
-        run!(self.operations, find_groups(queue, &search))
-    }
-
-    async fn pauses(&self) -> Result<Vec<QueuePause>, StoreError> {
-        run!(self.operations, pauses())
-    }
-
-    async fn operation(&self, id: Uuid) -> Result<Option<Operation>, StoreError> {
-        run!(self.operations, operation(id))
-    }
-
-    async fn operations(
-        &self,
-        queues: Arc<[String]>,
-        only_running: bool,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> Result<Vec<Operation>, StoreError> {
-        run!(
-            self.operations,
-            list_operations(&queues, only_running, before, limit)
-        )
-    }
-
-    async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        run!(self.operations, brokers())
-    }
+    list(queue: QueueIndex, state: State, limit: usize) -> Vec<ListedItem>;
+    item_facts(queue: QueueIndex, (&)key: Key) -> ItemFacts;
+    find_items(queue: QueueIndex, (&)search: ItemSearch) -> FoundItems;
+    find_keys(queue: QueueIndex, (&)keys: Arc<[Key]>) -> FoundItems;
+    read_item(queue: QueueIndex, (&)key: Key) -> Option<ItemRecord>;
+    find_groups(queue: QueueIndex, (&)search: GroupSearch) -> FoundGroups;
+    pauses() -> Vec<QueuePause>;
+    operation(id: Uuid) -> Option<Operation>;
+    operations((&)queues: Arc<[String]>, only_running: bool, before: Option<Uuid>, limit: usize) -> Vec<Operation>;
+    brokers() -> BrokerList;
 }

@@ -143,8 +143,7 @@ impl MssqlOperations {
     ) -> Result<Vec<Key>, StoreError> {
         let parameters: [&dyn ToSql; 4] = [&to_sql(count), &0, &LatestNow(None), &None::<i64>];
         let results = self
-            .pool
-            .query(&queue.sql.read_due, &parameters, RetrySafety::Idempotent)
+            .query_idempotent(&queue.sql.read_due, &parameters)
             .await?;
         let rows = decode::result_set(&results, 0)?.iter();
         rows.map(|row| queue.read_key(row, 0)).collect()

@@ -8,7 +8,6 @@ use lease_broker_model::key::Key;
 
 use super::claim::{ClaimAnswer, parameters_of_one};
 use super::decode;
-use super::error::RetrySafety;
 use super::operations::MssqlOperations;
 use super::queue_statements::{ClaimForms, QueueStatements};
 use super::unread_claim::RowFailure;
@@ -143,10 +142,7 @@ impl MssqlOperations {
             return Ok(None);
         };
         let parameters = parameters_of_one(queue, calls, index);
-        let results = self
-            .pool
-            .query(sql, &parameters.parameters(), RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(sql, &parameters.parameters()).await?;
         let rows = decode::result_set(&results, 0)?;
         let picked = rows.first().map(|row| {
             let fence = decode::integer(row, 0)?;

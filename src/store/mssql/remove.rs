@@ -1,7 +1,6 @@
 //! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
-use tiberius::ToSql;
 
 use super::added_parts::{self, naming};
 use super::adopt_sql::{removal_step, render_removal};
@@ -10,11 +9,8 @@ use super::connection::Connection;
 use super::quote::{quote, quote_table, text_literal};
 use super::{decode, index, placeholders};
 use crate::StoreError;
-use crate::adoption::{
-    archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
-};
+use crate::adoption::{archive_name, keep_fence_purpose, kept_columns, refuse_managed, with};
 use crate::index_role::IndexRole;
-use crate::instance::LIVE_TIME;
 use crate::schema::{Removal, Step};
 use crate::template::Placeholders;
 
@@ -178,12 +174,11 @@ async fn defaults(
     Ok(defaults)
 }
 
-/// Returns the reasons against a removal now: leases that are held, and brokers that run.
-pub(super) async fn uses(
+/// Counts the leases of the queue that are held, up to 1,000.
+pub(super) async fn held_leases(
     connection: &mut Connection,
     queue: &QueueSpec,
-) -> Result<Vec<String>, StoreError> {
-    let mut uses = Vec::new();
+) -> Result<i64, StoreError> {
     let table = Table::read(connection, &queue.table).await?;
     let has = |column| {
         let name = queue.soft_lock.name(column);
@@ -191,37 +186,10 @@ pub(super) async fn uses(
             .as_ref()
             .is_some_and(|table| table.column(name).is_some())
     };
-    if has(SoftLockColumn::State) && has(SoftLockColumn::DueTime) {
-        let count = render_removal("held_leases", &placeholders::of_queue(queue));
-        let results = connection.batch(&count).await?;
-        let count = decode::integer(decode::single_row(&results, 0)?, 0)?;
-        uses.extend(held_leases(queue, count));
+    if !has(SoftLockColumn::State) || !has(SoftLockColumn::DueTime) {
+        return Ok(0);
     }
-    uses.extend(live_brokers(connection).await?);
-    Ok(uses)
-}
-
-/// Returns a sentence for each broker that runs.
-pub(super) async fn live_brokers(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
-    let mut running = Vec::new();
-    if added_parts::exists(connection, "lease_broker_instance").await? {
-        let live_seconds = i32::try_from(LIVE_TIME.as_secs()).unwrap_or(i32::MAX);
-        let parameters: [&dyn ToSql; 1] = [&live_seconds];
-        let brokers = render_removal("live_brokers", &Placeholders::new());
-        for row in connection
-            .query(&brokers, &parameters)
-            .await?
-            .iter()
-            .flatten()
-        {
-            let seconds = u64::try_from(decode::integer(row, 2)?).unwrap_or_default();
-            let silence = std::time::Duration::from_secs(seconds);
-            running.push(live_broker(
-                &decode::text(row, 0)?,
-                &decode::text(row, 1)?,
-                silence,
-            ));
-        }
-    }
-    Ok(running)
+    let count = render_removal("held_leases", &placeholders::of_queue(queue));
+    let results = connection.batch(&count).await?;
+    decode::integer(decode::single_row(&results, 0)?, 0)
 }

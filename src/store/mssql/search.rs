@@ -10,7 +10,6 @@ use tiberius::{Row, ToSql};
 
 use super::catalogue::Column;
 use super::decode;
-use super::error::RetrySafety;
 use super::list_parameters::{EntryValue, ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
@@ -85,13 +84,9 @@ impl MssqlOperations {
         let position = search.after.as_ref().map(|after| &after.key);
         let lists = QueueStatements::search_lists(position, values);
         let rest = SearchParameters::new(search);
-        let mut parameters = lists.parameters();
-        parameters.extend(rest.all());
+        let parameters = lists.and(&rest.all());
         let sql = queue.render_search(search, &columns);
-        let results = self
-            .pool
-            .query(&sql, &parameters, RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &parameters).await?;
         let mut found = FoundItems {
             now: decode::time(decode::single_row(&results, 0)?, 0)?,
             ..FoundItems::default()
@@ -121,10 +116,7 @@ impl MssqlOperations {
         let queue = self.queue(queue)?;
         let lists = ListParameters::new(vec![queue.key_entries(keys)]);
         let sql = queue.render_find_keys();
-        let results = self
-            .pool
-            .query(&sql, &lists.parameters(), RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &lists.parameters()).await?;
         let now = decode::time(decode::single_row(&results, 0)?, 0)?;
         let rows = decode::result_set(&results, 1)?.iter();
         let items = rows.map(|row| queue.read_found(row, 1, now));
@@ -148,10 +140,7 @@ impl MssqlOperations {
         let queue = self.queue(queue)?;
         let lists = ListParameters::new(vec![queue.key_entries(slice::from_ref(key))]);
         let sql = queue.render_read_record();
-        let results = self
-            .pool
-            .query(&sql, &lists.parameters(), RetrySafety::Idempotent)
-            .await?;
+        let results = self.query_idempotent(&sql, &lists.parameters()).await?;
         let now = decode::time(decode::single_row(&results, 0)?, 0)?;
         let Some(row) = decode::result_set(&results, 1)?.first() else {
             return Ok(None);

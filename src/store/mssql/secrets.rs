@@ -5,6 +5,7 @@ use std::time::Duration;
 use lease_broker_model::lease_id::StoredSecret;
 use tiberius::{Row, ToSql};
 
+use super::connection::Connection;
 use super::decode;
 use super::error::RetrySafety;
 use super::operations::MssqlOperations;
@@ -15,18 +16,13 @@ use crate::template::plain;
 
 const SECRETS: &str = lease_broker_sql::mssql::SECRETS;
 
-/// Returns the statement that reads all secrets.
-pub(super) fn read_statement() -> String {
-    plain(SECRETS, "read")
+/// Reads all secrets.
+pub(super) async fn read(connection: &mut Connection) -> Result<Vec<StoredSecret>, StoreError> {
+    decode(&connection.batch(&plain(SECRETS, "read")).await?)
 }
 
-/// Returns the batch that adds a secret.
-pub(super) fn add_batch() -> String {
-    plain(SECRETS, "add")
-}
-
-/// Decodes the results of [`read_statement`].
-pub(super) fn decode(results: &[Vec<Row>]) -> Result<Vec<StoredSecret>, StoreError> {
+/// Decodes the results of the section `read`.
+fn decode(results: &[Vec<Row>]) -> Result<Vec<StoredSecret>, StoreError> {
     let secret = |row: &Row| {
         let bytes = decode::optional_bytes(row, 1)?.unwrap_or_default();
         let age = decode::integer(row, 2)?.saturating_mul(1_000);
@@ -42,8 +38,8 @@ pub(super) fn decode(results: &[Vec<Row>]) -> Result<Vec<StoredSecret>, StoreErr
 
 impl MssqlOperations {
     pub(super) async fn read_secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
-        let sql = read_statement();
-        let results = self.pool.query(&sql, &[], RetrySafety::Idempotent).await?;
+        let sql = plain(SECRETS, "read");
+        let results = self.query_idempotent(&sql, &[]).await?;
         decode(&results)
     }
 
@@ -53,7 +49,7 @@ impl MssqlOperations {
         let parameters: [&dyn ToSql; 2] = [&seconds, &&secret[..]];
         let results = self
             .pool
-            .query(&add_batch(), &parameters, RetrySafety::AtMostOnce)
+            .query(&plain(SECRETS, "add"), &parameters, RetrySafety::AtMostOnce)
             .await?;
         let number = decode::integer(decode::single_row(&results, 0)?, 0)?;
         u8::try_from(number).map_err(|_| no_number_left())

@@ -8,7 +8,7 @@ use tiberius::{Row, ToSql};
 use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode;
-use super::error::{OperationFailure, RetrySafety};
+use super::error::OperationFailure;
 use super::index;
 use super::operations::MssqlOperations;
 use super::quote::text_literal;
@@ -74,8 +74,7 @@ impl MssqlOperations {
         let parameters: Vec<&dyn ToSql> =
             std::iter::once(name as &dyn ToSql).chain(limits).collect();
         let results = self
-            .pool
-            .query(&batch("set_limits"), &parameters, RetrySafety::Idempotent)
+            .query_idempotent(&batch("set_limits"), &parameters)
             .await?;
         let rows = decode::result_set(&results, 0)?;
         let limits = rows.first().map(read_row).transpose()?;

@@ -7,17 +7,17 @@ use deadpool::managed::Object;
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_value::Value;
-use tiberius::{Row, ToSql};
+use tiberius::Row;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
-use super::error::{RetrySafety, is_lock_timeout};
+use super::error::is_lock_timeout;
 use super::list_parameters::ListParameters;
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::why_statements::find_blocker;
 use super::{decode, instance, types};
 use crate::instance::LIVE_TIME;
+use crate::template::plain;
 use crate::turn::{Allowance, StoredLimits, StoredRate};
 use crate::{
     Ahead, BlockingSession, ForeignLock, ItemFacts, ItemRow, Limited, QueueIndex, StoreError,
@@ -38,12 +38,9 @@ impl MssqlOperations {
         let lists = ListParameters::new(vec![queue.key_entries(slice::from_ref(key))]);
         let limit = i32::try_from(ItemFacts::AHEAD_LIMIT + 1).unwrap_or(i32::MAX);
         let live = i32::try_from(LIVE_TIME.as_secs()).unwrap_or(i32::MAX);
-        let mut parameters = lists.parameters();
-        let rest: [&dyn ToSql; 2] = [&limit, &live];
-        parameters.extend(rest);
+        let parameters = lists.and(&[&limit, &live]);
         let results = self
-            .pool
-            .query(&queue.sql.why.facts, &parameters, RetrySafety::Idempotent)
+            .query_idempotent(&queue.sql.why.facts, &parameters)
             .await?;
         let head = decode::single_row(&results, 0)?;
         let has_groups = queue.group.is_some();
@@ -93,7 +90,7 @@ impl MssqlOperations {
             return Ok(None);
         }
         let sql = &queue.sql.why.limits;
-        let results = self.pool.query(sql, &[], RetrySafety::Idempotent).await?;
+        let results = self.query_idempotent(sql, &[]).await?;
         let row = decode::single_row(&results, 0)?;
         let number = |column| decode::optional_integer(row, column);
         let limits = StoredLimits {
@@ -160,7 +157,8 @@ impl MssqlOperations {
 
 /// Returns the session that blocks another one. `None`: it is not blocked, or the login may not see other sessions.
 async fn read_blocker(connection: &mut Connection, session: i32) -> Option<BlockingSession> {
-    let results = connection.query(&find_blocker(), &[&session]).await.ok()?;
+    let find = plain(lease_broker_sql::mssql::WHY, "find_blocker");
+    let results = connection.query(&find, &[&session]).await.ok()?;
     let row = results.first()?.first()?;
     let text = |column| decode::optional_text(row, column).ok().flatten();
     let id = decode::integer(row, 0).ok().filter(|id| *id > 0)?;

@@ -3,7 +3,7 @@
 use lease_broker_sql::mssql::LEASE_SQL;
 
 use super::statement_parts::with_key_list;
-use crate::template::{Placeholders, plain, render};
+use crate::template::{Placeholders, render};
 
 const WHY: &str = lease_broker_sql::mssql::WHY;
 
@@ -39,9 +39,4 @@ impl WhyStatements {
             wait_by_update: section("wait_by_update"),
         }
     }
-}
-
-/// Renders the question who blocks a session.
-pub(super) fn find_blocker() -> String {
-    plain(WHY, "find_blocker")
 }

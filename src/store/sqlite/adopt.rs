@@ -178,7 +178,9 @@ impl Schema for SqliteSchema {
             |purpose, role| {
                 let name = role.index_name(queue, &queue.table);
                 let placeholders = recording(&placeholders, queue, &queue.table, "index", &name);
-                step(purpose, role.section(), &placeholders).reading_all_rows()
+                let placeholders = with(&placeholders, [("index", quote(&name))]);
+                let definition = index::definition(role, queue, &columns);
+                step(purpose, "create_index", &with(&placeholders, definition)).reading_all_rows()
             },
         ));
         changes.extend(self.group_changes(queue, &table, &added, &placeholders)?);
@@ -235,15 +237,11 @@ impl Schema for SqliteSchema {
         remove::plan(&self.connection, queue)
     }
 
-    fn uses(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        remove::uses(&self.connection, queue)
+    fn held_leases(&mut self, queue: &QueueSpec) -> Result<i64, StoreError> {
+        remove::held_leases(&self.connection, queue)
     }
 
-    fn live_brokers(&mut self) -> Result<Vec<String>, StoreError> {
-        remove::live_brokers(&self.connection)
-    }
-
-    fn brokers(&mut self) -> Result<BrokerList, StoreError> {
+    fn brokers(&mut self) -> Result<Option<BrokerList>, StoreError> {
         instance::list(&self.connection, system_clock()())
     }
 
@@ -409,7 +407,8 @@ impl SqliteSchema {
 
     /// Checks that no running broker serves the rows of the queue with another rule of groups.
     pub(super) fn refuse_other_rule(&self, queue: &QueueSpec, now: i64) -> Result<(), StoreError> {
-        refuse_other_rule(queue, &instance::list(&self.connection, now)?)
+        let list = instance::list(&self.connection, now)?;
+        list.map_or(Ok(()), |list| refuse_other_rule(queue, &list))
     }
 
     /// Returns the reasons for which `serve` would refuse the queue.

@@ -42,7 +42,7 @@ pub(super) fn cancel(
     };
     for index in in_order_of_runs(context, queue, leases)? {
         let CancelledLease { key, fence } = &leases[index];
-        if key.0.len() != queue.key_len {
+        if key.0.len() != queue.key.len() {
             continue;
         }
         bind_key(&mut read_item, key)?;
@@ -50,7 +50,7 @@ pub(super) fn cancel(
         let Some(row) = rows.next()? else {
             continue;
         };
-        let code = integer(row, queue.key_len + HELD_COLUMNS)?;
+        let code = integer(row, queue.key.len() + HELD_COLUMNS)?;
         let Some(state) = code.and_then(State::from_code) else {
             // Another program wrote a value that is no state. The row is no item.
             continue;
@@ -111,7 +111,7 @@ fn in_order_of_runs(
     if queue.sql.runs.is_some() {
         let mut places = Vec::with_capacity(leases.len());
         for CancelledLease { key, .. } in leases {
-            let run = if key.0.len() == queue.key_len {
+            let run = if key.0.len() == queue.key.len() {
                 Run::find(context, queue, key)?
             } else {
                 None
@@ -126,7 +126,7 @@ fn in_order_of_runs(
 impl QueueStatements {
     /// Parses the text form of a key. See [`Browse::parse_key`](crate::Browse::parse_key).
     pub(super) fn parse_key(&self, text: &str) -> Result<Key, String> {
-        let kinds: Vec<KeyKind> = self.key_types.iter().map(|kind| kind_of(*kind)).collect();
+        let kinds: Vec<KeyKind> = self.key.iter().map(|column| kind_of(column.kind)).collect();
         key_text::parse(text, &kinds)
     }
 }

@@ -130,7 +130,7 @@ pub(super) fn insert(
     match key.0.iter().position(|value| *value == Value::Null) {
         None => Ok(key),
         Some(column) => Err(ItemError::Rejected {
-            column: Some(queue.key[column].clone()),
+            column: Some(queue.key[column].name.clone()),
             problem: Problem::unfit("the key of the item is NULL; a lease needs a key"),
         }),
     }

@@ -76,7 +76,8 @@ pub(super) fn begin(
     let last = read_fence(connection, &plain(EPOCH, "read_fence"))?;
     let fence = fence_after(last.max(replaced))?;
     connection.execute(&plain(EPOCH, "raise"), [fence, now])?;
-    let left_queues = left_queues(&instance::list(connection, now)?.brokers, queues);
+    let brokers = instance::list(connection, now)?.map(|list| list.brokers);
+    let left_queues = left_queues(&brokers.unwrap_or_default(), queues);
     connection.execute(&plain(EPOCH, "forget_brokers"), [])?;
     let cancelled_operations = cancel_operations(connection, now)?;
     // The bytes of the file differ from those of the backup, so that a backup that is copied over them is noticed.

@@ -49,7 +49,7 @@ pub(super) fn find(
         }
         let (has_default, is_unique, is_foreign): (bool, bool, bool) =
             connection.query_row(RULES_OF_COLUMN, [name, &column.name], |row| row.try_into())?;
-        let is_key = queue.key.contains(&column.name);
+        let is_key = queue.key.iter().any(|key| key.name == column.name);
         if is_foreign {
             foreign.push(&column.name);
         }

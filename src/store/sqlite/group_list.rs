@@ -169,7 +169,7 @@ impl<'a> GroupList<'a> {
     /// A column of numbers compares the text of a number as that number, so the list would begin again behind it. A pause has such
     /// a text if the column held texts before. No number ends with the character that is added.
     fn behind(&self, group: Value) -> Value {
-        let kind = self.queue.group.as_ref().map(|(_, kind)| *kind);
+        let kind = self.queue.group.as_ref().map(|column| column.kind);
         match group {
             Value::Text(text)
                 if !matches!(kind, Some(ColumnType::Text | ColumnType::Any))
@@ -211,7 +211,7 @@ impl<'a> GroupList<'a> {
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
-        let first = self.queue.key_len;
+        let first = self.queue.key.len();
         let code: i64 = row.get(first)?;
         let state = State::from_code(code)
             .ok_or_else(|| StoreError::Bug(format!("no state has the number {code}")))?;

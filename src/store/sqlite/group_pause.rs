@@ -20,8 +20,8 @@ const GROUPS: &str = lease_broker_sql::sqlite::GROUPS;
 impl QueueStatements {
     /// Parses the name of a group. See [`Browse::parse_group`](crate::Browse::parse_group).
     pub(super) fn parse_group(&self, text: &str) -> Result<Key, String> {
-        let (_, kind) = self.group.as_ref().ok_or("the queue has no groups")?;
-        key_text::parse(text, &[kind_of(*kind)])
+        let column = self.group.as_ref().ok_or("the queue has no groups")?;
+        key_text::parse(text, &[kind_of(column.kind)])
     }
 }
 
@@ -143,14 +143,14 @@ pub(super) fn find_collation(
     connection: &Connection,
     queue: &QueueStatements,
 ) -> Result<String, StoreError> {
-    let (column, _) = queue
+    let column = queue
         .group
         .as_ref()
         .ok_or_else(|| StoreError::Bug("a group in a queue without groups".to_owned()))?;
     let index = IndexRole::Group.index_name(&queue.spec, &queue.spec.table);
     let find = plain(GROUP_PAUSE, "find_collation");
     let mut find = connection.prepare_cached(&find)?;
-    let collation = find.query_row((index, column), |row| row.get(0));
+    let collation = find.query_row((index, &column.name), |row| row.get(0));
     Ok(collation.optional()?.unwrap_or_else(|| "BINARY".to_owned()))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn heartbeat(
         let Renewal {
             lease, duration, ..
         } = renewal;
-        if lease.key.0.len() != queue.key_len {
+        if lease.key.0.len() != queue.key.len() {
             return Ok(Renewed::UNKNOWN);
         }
         let expiry = due_after(now, *duration);

@@ -16,7 +16,7 @@ pub(super) const HELD_COLUMNS: usize = 7;
 impl QueueStatements {
     /// Reads the lease from the first columns: key, fencing token, attempt and token.
     pub(super) fn read_lease(&self, row: &Row<'_>) -> rusqlite::Result<LeaseRef> {
-        let first = self.key_len;
+        let first = self.key.len();
         let token = row.get_ref(first + 2)?.as_blob().ok();
         let token = token.and_then(|token| Uuid::from_slice(token).ok());
         Ok(LeaseRef {
@@ -34,7 +34,7 @@ impl QueueStatements {
         now: i64,
         state: State,
     ) -> rusqlite::Result<EndedLease> {
-        let first = self.key_len;
+        let first = self.key.len();
         Ok(EndedLease {
             lease: self.read_lease(row)?,
             owner: text(row, first + 3)?,

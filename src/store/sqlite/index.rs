@@ -68,44 +68,36 @@ pub(super) fn archive_name(queue: &QueueSpec, archive: &str) -> String {
 pub(super) fn set_names(placeholders: &mut Placeholders, queue: &QueueSpec) {
     for role in IndexRole::ALL {
         let name = role.index_name(queue, &queue.table);
-        placeholders.insert(role.section(), quote(&name));
+        placeholders.insert(role.placeholder(), quote(&name));
     }
     if queue.groups.is_some() {
         // Ready items are in this index.
-        let group_index = placeholders[IndexRole::Group.section()].clone();
-        placeholders.insert(IndexRole::Ready.section(), group_index.clone());
+        let group_index = placeholders[IndexRole::Group.placeholder()].clone();
+        placeholders.insert(IndexRole::Ready.placeholder(), group_index.clone());
         if !queue.filtered_indexes {
-            placeholders.insert(IndexRole::Busy.section(), group_index);
+            placeholders.insert(IndexRole::Busy.placeholder(), group_index);
         }
     }
 }
 
-/// Sets the placeholders of the indexes' columns and filters. If indexes cannot be filtered, the state is a column instead.
-pub(super) fn set_columns(
-    placeholders: &mut Placeholders,
+/// Returns the placeholders of a new index's columns and filter. If indexes cannot be filtered, the state is a column instead.
+pub(super) fn definition(
+    role: IndexRole,
     queue: &QueueSpec,
     columns: &QueueColumns<ColumnType>,
-) {
+) -> [(&'static str, String); 2] {
     let state = quote(queue.soft_lock.name(SoftLockColumn::State));
-    for role in IndexRole::ALL {
-        let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
-        let (indexed, filter) = if queue.filtered_indexes {
-            (
-                sorted_by,
-                format!(" WHERE {}", role.condition(queue, &state)),
-            )
-        } else {
-            let indexed = match role {
-                // Without an order, a claim may take any ready item.
-                IndexRole::Ready if queue.order == Order::None => state.clone(),
-                // A token alone selects few rows, so it comes first.
-                IndexRole::Token => format!("{sorted_by}, {state}"),
-                _ => format!("{state}, {sorted_by}"),
-            };
-            (indexed, String::new())
-        };
-        let [columns_name, filter_name] = role.placeholders();
-        placeholders.insert(columns_name, indexed);
-        placeholders.insert(filter_name, filter);
-    }
+    let sorted_by = sort_list(&role.columns(queue, columns), "", quote);
+    let indexed = match role {
+        _ if queue.filtered_indexes => sorted_by,
+        // Without an order, a claim may take any ready item.
+        IndexRole::Ready if queue.order == Order::None => state.clone(),
+        // A token alone selects few rows, so it comes first.
+        IndexRole::Token => format!("{sorted_by}, {state}"),
+        _ => format!("{state}, {sorted_by}"),
+    };
+    [
+        ("index_columns", indexed),
+        ("index_filter", role.filter(queue, &state)),
+    ]
 }

@@ -70,7 +70,7 @@ pub(super) fn list(
     let mut statement = connection.prepare_cached(&queue.sql.list[state as usize])?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows =
-        statement.query_and_then([limit], |row| read_listed(queue, row, queue.key_len, now))?;
+        statement.query_and_then([limit], |row| read_listed(queue, row, queue.key.len(), now))?;
     rows.collect()
 }
 

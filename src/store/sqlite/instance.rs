@@ -7,6 +7,7 @@ use lease_broker_model::millis::millis_rounded_up;
 use rusqlite::{Connection, Row};
 use uuid::Uuid;
 
+use super::pause::has_tables;
 use super::statement::Token;
 use super::write_context::WriteContext;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
@@ -88,8 +89,11 @@ pub(super) fn is_told_to_drain(connection: &Connection, broker: &Uuid) -> Result
     Ok(connection.prepare_cached(&sql)?.exists([Token(broker)])?)
 }
 
-/// Lists all rows. See [`Browse::brokers`](crate::Browse::brokers).
-pub(super) fn list(connection: &Connection, now: i64) -> Result<BrokerList, StoreError> {
+/// Lists all rows. `None`: the tables of the brokers do not exist. See [`Browse::brokers`](crate::Browse::brokers).
+pub(super) fn list(connection: &Connection, now: i64) -> Result<Option<BrokerList>, StoreError> {
+    if !has_tables(connection)? {
+        return Ok(None);
+    }
     let mut read = connection.prepare(&plain(INSTANCE, "list"))?;
     let brokers = read.query_map([now], |row| {
         Ok(ListedBroker::seen_ago(
@@ -98,8 +102,8 @@ pub(super) fn list(connection: &Connection, now: i64) -> Result<BrokerList, Stor
             row.get(7)?,
         ))
     })?;
-    Ok(BrokerList {
+    Ok(Some(BrokerList {
         now,
         brokers: brokers.collect::<rusqlite::Result<_>>()?,
-    })
+    }))
 }

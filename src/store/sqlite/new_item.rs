@@ -21,7 +21,7 @@ impl QueueStatements {
     /// # Errors
     /// The name of the first bad column and the reason.
     pub(super) fn encode_item(&self, item: &NewItem) -> Result<Vec<SqlValue>, (String, Problem)> {
-        let is_key = |name: &str| self.key.iter().any(|key| key == name);
+        let is_key = |name: &str| self.key.iter().any(|key| key.name == name);
         let is_data = |name: &str| self.columns.iter().any(|column| column == name);
         check_key_length(item, is_key)?;
         check_item_size(item, self.item_size, &self.spec, is_key, is_data)?;

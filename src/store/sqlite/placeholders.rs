@@ -121,7 +121,6 @@ pub(super) fn of_table(
     placeholders.insert("data_bytes", sizes.join(" + "));
     placeholders.insert("queue_order", order);
     placeholders.insert("order_by", order_by);
-    index::set_columns(&mut placeholders, queue, columns);
     mirror::set_placeholders(&mut placeholders, queue, table);
     // A statement that writes columns or a checkpoint is rendered when it is needed.
     placeholders.insert("written_columns", String::new());

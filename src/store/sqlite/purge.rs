@@ -74,17 +74,17 @@ pub(super) fn visit(
         4,
         &[&limit, &cutoffs.completed, &cutoffs.dead, &time],
     )?;
-    let has_time = statement.column_count() > queue.key_len + 1;
+    let has_time = statement.column_count() > queue.key.len() + 1;
     let mut rows = statement.raw_query();
     let (mut old, mut last) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
         let key = queue.read_key(row)?;
         // NULL: the state's age is unlimited.
-        if row.get::<_, Option<bool>>(queue.key_len)? == Some(true) {
+        if row.get::<_, Option<bool>>(queue.key.len())? == Some(true) {
             old.push(key.clone());
         }
         let state_time = if has_time {
-            match row.get_ref(queue.key_len + 1)? {
+            match row.get_ref(queue.key.len() + 1)? {
                 // Another program wrote it.
                 ValueRef::Real(time) => Some(format!("{time:?}")),
                 time => time.as_i64().ok().map(|time| time.to_string()),

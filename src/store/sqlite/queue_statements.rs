@@ -13,7 +13,7 @@ use lease_broker_sql::sqlite::EPOCH;
 use lease_broker_value::Value;
 use rusqlite::Connection;
 
-use super::catalogue::Table;
+use super::catalogue::{Column, Table};
 use super::column_value::read;
 use super::placeholders;
 use super::purge_statements::PurgeStatements;
@@ -36,18 +36,13 @@ const STATS: &str = lease_broker_sql::sqlite::STATS;
 pub(super) struct QueueStatements {
     /// The configuration of the queue.
     pub(super) spec: QueueSpec,
-    /// The number of key columns.
-    pub(super) key_len: usize,
-    /// The names of the key columns.
-    pub(super) key: Vec<String>,
-    /// The types of the key columns.
-    pub(super) key_types: Vec<ColumnType>,
-    /// The name and the type of the column that names groups. `None`: the queue has no groups.
-    pub(super) group: Option<(String, ColumnType)>,
-    /// The names of the data columns, which a claim returns.
+    pub(super) key: Vec<Column>,
+    /// The column that names groups. `None`: the queue has no groups.
+    pub(super) group: Option<Column>,
+    /// The columns that a claim returns.
+    pub(super) data: Vec<Column>,
+    /// The names of these columns.
     pub(super) columns: Arc<[String]>,
-    /// The types of the data columns.
-    pub(super) column_types: Vec<ColumnType>,
     /// The sizes of the items.
     pub(super) item_size: ItemSize,
     /// Whether a claim has met an item that exceeded its bytes. Later claims read the size of an item before they lease it.
@@ -143,44 +138,23 @@ impl QueueStatements {
             "archive_columns",
             quote_all(archive_columns.iter().map(String::as_str)),
         );
-        let columns: Vec<String> = queue_columns
-            .data
-            .iter()
-            .map(|column| column.name.clone())
-            .collect();
+        let names = queue_columns.data.iter().map(|column| column.name.clone());
+        let columns: Arc<[String]> = names.collect();
+        let by_name = |columns: Vec<Column>| {
+            let columns = columns.into_iter();
+            columns.map(|column| (column.name, column.kind)).collect()
+        };
         Ok(Self {
             spec: spec.clone(),
             item_size: ItemSize::new(&columns),
             has_large_items: AtomicBool::new(false),
-            key_len: queue_columns.key.len(),
-            key_types: queue_columns.key.iter().map(|column| column.kind).collect(),
-            key: queue_columns
-                .key
-                .into_iter()
-                .map(|column| column.name)
-                .collect(),
-            column_types: queue_columns
-                .data
-                .iter()
-                .map(|column| column.kind)
-                .collect(),
-            columns: columns.into(),
-            group: queue_columns.group.map(|column| (column.name, column.kind)),
-            writable: queue_columns
-                .writable
-                .into_iter()
-                .map(|column| (column.name, column.kind))
-                .collect(),
-            filterable: queue_columns
-                .filterable
-                .into_iter()
-                .map(|column| (column.name, column.kind))
-                .collect(),
-            insertable: queue_columns
-                .insertable
-                .into_iter()
-                .map(|column| (column.name, column.kind))
-                .collect(),
+            key: queue_columns.key,
+            group: queue_columns.group,
+            data: queue_columns.data,
+            columns,
+            insertable: by_name(queue_columns.insertable),
+            writable: by_name(queue_columns.writable),
+            filterable: by_name(queue_columns.filterable),
             sql: Statements::new(sql, spec, archive.as_ref(), has_archive, &placeholders),
             lease_sql: *sql,
             placeholders,
@@ -189,17 +163,17 @@ impl QueueStatements {
 
     /// Returns whether the key is the rowid of the table.
     pub(super) fn key_is_rowid(&self) -> bool {
-        self.key_types == [ColumnType::RowNumber]
+        matches!(&*self.key, [only] if only.kind == ColumnType::RowNumber)
     }
 
     /// Returns whether the table can have a row with this key: the number of values fits, and none of them is NULL.
     pub(super) fn can_have_key(&self, key: &Key) -> bool {
-        key.0.len() == self.key_len && !key.0.contains(&Value::Null)
+        key.0.len() == self.key.len() && !key.0.contains(&Value::Null)
     }
 
     /// Reads the key of a row. Every statement returns the key columns first.
     pub(super) fn read_key(&self, row: &rusqlite::Row<'_>) -> rusqlite::Result<Key> {
-        (0..self.key_len)
+        (0..self.key.len())
             .map(|index| Ok(read(row.get_ref(index)?)))
             .collect::<rusqlite::Result<Box<[Value]>>>()
             .map(Key)

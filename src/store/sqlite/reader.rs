@@ -278,8 +278,7 @@ impl Browse for SqliteReader {
     }
 
     async fn brokers(&self) -> Result<BrokerList, StoreError> {
-        let list = |connection: &Connection, now| instance::list(connection, now).map(Some);
-        let listed = self.read_broker_tables(list).await?;
+        let listed = self.read_file(instance::list).await?;
         Ok(listed.unwrap_or_else(|| BrokerList {
             now: (self.clock)(),
             brokers: Vec::new(),

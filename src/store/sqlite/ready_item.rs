@@ -55,7 +55,7 @@ impl ReadyItem {
         now: i64,
         epoch_fence: i64,
     ) -> Result<Self, StoreError> {
-        let first = queue.key_len;
+        let first = queue.key.len();
         let fence = row.get::<_, i64>(first + 1).ok();
         let attempt = row.get::<_, u32>(first + 2).ok();
         let fence = fence.and_then(|fence| next_fence(fence, epoch_fence));
@@ -83,14 +83,14 @@ impl ReadyItem {
 }
 
 fn read_ready_time(queue: &QueueStatements, row: &Row<'_>) -> rusqlite::Result<Option<i64>> {
-    let since = row.get_ref(queue.key_len)?.as_i64().ok();
+    let since = row.get_ref(queue.key.len())?.as_i64().ok();
     Ok(since.filter(|millis| *millis > 0))
 }
 
 /// Reads the number of the run from a row of `find_retried_leases`: the column behind those of [`read_leased`].
 pub(super) fn read_run(queue: &QueueStatements, row: &Row<'_>) -> rusqlite::Result<u32> {
     let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
-    row.get(queue.key_len + 4 + usize::from(has_checkpoints) + queue.column_types.len())
+    row.get(queue.key.len() + 4 + usize::from(has_checkpoints) + queue.data.len())
 }
 
 /// Reads a row of a leased item. Its columns are the key, the due time, the fencing token, the attempt, the trace context, the
@@ -101,7 +101,7 @@ pub(super) fn read_leased(
     row: &Row<'_>,
     now: i64,
 ) -> Result<ClaimedItem, StoreError> {
-    let first = queue.key_len;
+    let first = queue.key.len();
     let lease = LeaseRef {
         key: queue.read_key(row)?,
         token: call.token,
@@ -117,7 +117,7 @@ pub(super) fn read_expiry(
     row: &Row<'_>,
     now: i64,
 ) -> rusqlite::Result<LeaseExpiry> {
-    let expire_time = integer(row, queue.key_len)?.unwrap_or(now);
+    let expire_time = integer(row, queue.key.len())?.unwrap_or(now);
     Ok(lease_expiry(expire_time, now))
 }
 
@@ -128,11 +128,11 @@ fn read_item(
     expiry: LeaseExpiry,
     row: &Row<'_>,
 ) -> Result<ClaimedItem, StoreError> {
-    let first = queue.key_len + 3;
+    let first = queue.key.len() + 3;
     let has_checkpoints = queue.spec.max_checkpoint_bytes.is_some();
     let columns = (first + 1 + usize::from(has_checkpoints)..)
-        .zip(&queue.column_types)
-        .map(|(index, column)| Ok(read_column(row.get_ref(index)?, *column)))
+        .zip(&queue.data)
+        .map(|(index, column)| Ok(read_column(row.get_ref(index)?, column.kind)))
         .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(ClaimedItem {
         lease,

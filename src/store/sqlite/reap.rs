@@ -122,12 +122,12 @@ impl ReaperRun<'_> {
         let mut statement = (self.context.connection).prepare_cached(&queue.sql.find_due)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         bind(&mut statement, 4, &[&limit, &self.now])?;
-        let state_column = queue.key_len + HELD_COLUMNS;
+        let state_column = queue.key.len() + HELD_COLUMNS;
         let mut rows = statement.raw_query();
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
-            let has_fence = row.get_ref(queue.key_len)?.as_i64().is_ok();
+            let has_fence = row.get_ref(queue.key.len())?.as_i64().is_ok();
             found.push(if !has_fence {
                 DueRow::NoFence(queue.read_key(row)?)
             } else if is_leased {

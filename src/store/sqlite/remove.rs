@@ -1,6 +1,5 @@
 //! Removal: drops from a table the indexes and the soft-lock columns that adoption added and recorded.
 
-use lease_broker_model::millis::{duration_between, millis_rounded_up};
 use lease_broker_model::queue::{QueueSpec, SoftLockColumn};
 use rusqlite::Connection;
 
@@ -10,11 +9,8 @@ use super::clock::system_clock;
 use super::quote::{quote, text_literal};
 use super::{added_parts, index, placeholders};
 use crate::StoreError;
-use crate::adoption::{
-    archive_name, held_leases, keep_fence_purpose, kept_columns, live_broker, refuse_managed, with,
-};
+use crate::adoption::{archive_name, keep_fence_purpose, kept_columns, refuse_managed, with};
 use crate::index_role::IndexRole;
-use crate::instance::LIVE_TIME;
 use crate::schema::{Removal, Step};
 use crate::template::Placeholders;
 
@@ -105,40 +101,18 @@ pub(super) fn drop_index(
     removal_step(purpose, "drop_index", &placeholders)
 }
 
-/// Returns the reasons against a removal now: leases that are held, and brokers that run.
-pub(super) fn uses(connection: &Connection, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-    let (mut uses, now) = (Vec::new(), system_clock()());
-    let name = |column| queue.soft_lock.name(column);
-    let placeholders = placeholders::of_queue(queue);
+/// Counts the leases of the queue that are held, up to 1,000.
+pub(super) fn held_leases(connection: &Connection, queue: &QueueSpec) -> Result<i64, StoreError> {
     let table = Table::read(connection, &queue.table)?;
     let has = |column| {
+        let name = queue.soft_lock.name(column);
         table
             .as_ref()
-            .is_some_and(|table| table.column(name(column)).is_some())
+            .is_some_and(|table| table.column(name).is_some())
     };
-    if has(SoftLockColumn::State) && has(SoftLockColumn::DueTime) {
-        let count = render_removal("held_leases", &placeholders);
-        let count: i64 = connection.query_row(&count, [now], |row| row.get(0))?;
-        uses.extend(held_leases(queue, count));
+    if !has(SoftLockColumn::State) || !has(SoftLockColumn::DueTime) {
+        return Ok(0);
     }
-    uses.extend(live_brokers(connection)?);
-    Ok(uses)
-}
-
-/// Returns a sentence for each broker that runs.
-pub(super) fn live_brokers(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    if Table::read(connection, "lease_broker_instance")?.is_none() {
-        return Ok(Vec::new());
-    }
-    let now = system_clock()();
-    let brokers = render_removal("live_brokers", &Placeholders::new());
-    let mut brokers = connection.prepare(&brokers)?;
-    let live = millis_rounded_up(LIVE_TIME);
-    let (since, until) = (now.saturating_sub(live), now.saturating_add(live));
-    let brokers = brokers.query_map([now, since, until], |row| {
-        let (address, version): (String, String) = (row.get(0)?, row.get(1)?);
-        let silence = duration_between(0, row.get(2)?);
-        Ok(live_broker(&address, &version, silence))
-    })?;
-    Ok(brokers.collect::<rusqlite::Result<_>>()?)
+    let count = render_removal("held_leases", &placeholders::of_queue(queue));
+    Ok(connection.query_row(&count, [system_clock()()], |row| row.get(0))?)
 }

@@ -34,7 +34,7 @@ impl Run {
         let mut rows = find.raw_query();
         let (mut leases, mut item) = (Vec::new(), None);
         while let Some(row) = rows.next()? {
-            if row.get(queue.key_len + HELD_COLUMNS)? {
+            if row.get(queue.key.len() + HELD_COLUMNS)? {
                 item = Some(leases.len());
             }
             leases.push(queue.read_ended(row, context.now(), State::Ready)?);

@@ -9,6 +9,7 @@ use lease_broker_value::Value;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row};
 
+use super::catalogue::Column;
 use super::column_value::{Stored, read, read_column, store};
 use super::inspect::read_listed;
 use super::queue_statements::QueueStatements;
@@ -16,7 +17,6 @@ use super::quote::quote;
 use super::row_error::RowError;
 use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
-use super::types::ColumnType;
 use crate::adoption::with;
 use crate::template::render;
 use crate::{
@@ -120,7 +120,7 @@ pub(super) fn find_items(
     while let Some(row) = rows.next()? {
         found.examined += 1;
         let mut is_full = found.examined == search.max_examined;
-        let fits: bool = row.get(queue.key_len + ITEM_COLUMNS)?;
+        let fits: bool = row.get(queue.key.len() + ITEM_COLUMNS)?;
         if fits {
             let item = read_found(queue, row, now)?;
             bytes += item.size();
@@ -128,7 +128,7 @@ pub(super) fn find_items(
             is_full |= found.items.len() == search.limit || bytes >= MAX_PAGE_BYTES;
         }
         if is_full {
-            let first = queue.key_len;
+            let first = queue.key.len();
             let time = read(row.get_ref(if sorts_by_due { first + 3 } else { first + 2 })?);
             found.end = Some(SearchPosition {
                 time: (has_time && time != Value::Null).then_some(time),
@@ -175,7 +175,7 @@ pub(super) fn statement(
     }
     let (matches, columns) = conditions(queue, search, &text)?;
     let direction = if is_descending { " DESC" } else { "" };
-    let key = queue.key.iter().map(|name| quote(name));
+    let key = queue.key.iter().map(|column| quote(&column.name));
     let order = time.into_iter().chain(key);
     let order: Vec<String> = order.map(|column| column + direction).collect();
     let placeholders = with(
@@ -265,7 +265,7 @@ pub(super) fn read_item(
     if !queue.can_have_key(key) {
         return Ok(None);
     }
-    let mut columns: Vec<DataColumn<'_>> = queue.columns.iter().zip(&queue.column_types).collect();
+    let mut columns: Vec<&Column> = queue.data.iter().collect();
     let snapshot = connection.unchecked_transaction()?;
     let mut record = read_record(connection, queue, key, &columns, now);
     if matches!(record, Err(RowError::Refused(_))) {
@@ -279,22 +279,21 @@ pub(super) fn read_item(
     Ok(record?)
 }
 
-/// The name and the type of a data column.
-type DataColumn<'a> = (&'a String, &'a ColumnType);
-
 /// Reads an item with these columns.
 fn read_record(
     connection: &Connection,
     queue: &QueueStatements,
     key: &Key,
-    columns: &[DataColumn<'_>],
+    columns: &[&Column],
     now: i64,
 ) -> Result<Option<ItemRecord>, RowError> {
     let checkpoint = match &*queue.placeholders["checkpoint_column"] {
         "" => "NULL".to_owned(),
         column => format!("octet_length({})", column.trim_start_matches(", ")),
     };
-    let names = columns.iter().map(|(name, _)| format!(", {}", quote(name)));
+    let names = columns
+        .iter()
+        .map(|column| format!(", {}", quote(&column.name)));
     let placeholders = with(
         &queue.placeholders,
         [
@@ -309,11 +308,11 @@ fn read_record(
     let failure = match rows.next() {
         Ok(None) => return Ok(None),
         Ok(Some(row)) => {
-            let trace = queue.key_len + ITEM_COLUMNS;
+            let trace = queue.key.len() + ITEM_COLUMNS;
             let mut values = Vec::with_capacity(columns.len());
-            for (index, (name, kind)) in (trace + 2..).zip(columns) {
-                let value = read_column(row.get_ref(index)?, **kind);
-                values.push(((*name).clone(), value));
+            for (index, column) in (trace + 2..).zip(columns) {
+                let value = read_column(row.get_ref(index)?, column.kind);
+                values.push((column.name.clone(), value));
             }
             return Ok(Some(ItemRecord {
                 item: read_found(queue, row, now)?,
@@ -331,7 +330,7 @@ fn read_record(
 
 /// Reads an item: key, state, owner, time of the state, due time, attempts, fence and error.
 fn read_found(queue: &QueueStatements, row: &Row<'_>, now: i64) -> Result<FoundItem, StoreError> {
-    let first = queue.key_len;
+    let first = queue.key.len();
     Ok(FoundItem {
         state: integer(row, first)?.and_then(State::from_code),
         listed: read_listed(queue, row, first + 1, now)?,

@@ -161,7 +161,7 @@ fn find_waiting(
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let key = queue.read_key(row)?;
-        let ready_time = row.get(queue.key_len + 1)?;
+        let ready_time = row.get(queue.key.len() + 1)?;
         let is_overdue = ready_time <= overdue_since;
         if let Some(walk) = walk {
             match walk.access(call, &key, is_overdue)? {
@@ -181,7 +181,7 @@ fn find_waiting(
         }
         waiting.first = Some(WaitingSuspect {
             key,
-            entry: row.get(queue.key_len)?,
+            entry: row.get(queue.key.len())?,
             ready_time,
         });
         break;

@@ -514,7 +514,7 @@ impl<'a> Walk<'a> {
         bind(&mut statement, 1, values)?;
         let mut rows = statement.raw_query();
         let read = |row: &Row<'_>| {
-            let first = self.queue.key_len;
+            let first = self.queue.key.len();
             Ok::<_, StoreError>(Visit {
                 group: read(row.get_ref(first)?),
                 head: self.queue.read_key(row)?,

@@ -106,7 +106,7 @@ fn item_row(
     key: &Key,
     row: &Row<'_>,
 ) -> Result<ItemRow, StoreError> {
-    let first = queue.key_len;
+    let first = queue.key.len();
     let state = integer(row, first)?.and_then(State::from_code);
     let ahead = match state {
         Some(State::Ready) => count_ahead(connection, queue, &queue.read_key(row)?)?,

@@ -47,18 +47,10 @@ fn index_on(name: &str, columns: &[&str], filter: Filter) -> Index {
 
 /// Returns a table with the key `id` and these further indexes.
 fn table(indexes: Vec<Index>) -> Table {
-    let mut table = Table {
-        columns: vec![column("id", "varchar(40)"), column("payload", "int")],
-        unique: vec![vec!["id".to_owned()]],
-        indexes: vec![index_on("PK", &["id"], Filter::None)],
-        has_rowid: false,
-        lock_escalation: false,
-        has_triggers: false,
-        cascades_to_triggers: false,
-        reports_filters: true,
-    };
-    table.indexes.extend(indexes);
-    table
+    let columns = vec![column("id", "varchar(40)"), column("payload", "int")];
+    let primary = index_on("PK", &["id"], Filter::None);
+    let indexes = [primary].into_iter().chain(indexes).collect();
+    Table::new(columns, vec![vec!["id".to_owned()]], indexes)
 }
 
 fn statuses(queue: &QueueSpec, table: &Table) -> Vec<IndexStatus> {

@@ -206,9 +206,7 @@ impl ProfiledQueue {
                 .key_entries(std::slice::from_ref(&leases[0].key)),
         ]);
         let sql = self.statements().sql.why.facts.clone();
-        let mut parameters = key.parameters();
-        let rest: [&dyn ToSql; 2] = [&1_001, &15];
-        parameters.extend(rest);
+        let parameters = key.and(&[&1_001, &15]);
         let results = self.run(&sql, &parameters).await;
         expect(
             &results,
@@ -336,8 +334,7 @@ impl ProfiledQueue {
         let position = search.after.as_ref().map(|after| &after.key);
         let lists = QueueStatements::search_lists(position, ListEntry::default());
         let parameters = SearchParameters::new(search);
-        let mut all = lists.parameters();
-        all.extend(parameters.all());
+        let all = lists.and(&parameters.all());
         self.run(&sql, &all).await
     }
 
