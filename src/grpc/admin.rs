@@ -7,4 +7,3 @@ mod limits;
 mod messages;
 
 pub use self::api::AdminApi;
-pub(super) use self::audit::{audited, cancelled_keys};
