@@ -28,7 +28,7 @@ mod service;
 mod standard_services;
 mod status;
 
-pub use self::admin::AdminApi;
+pub use self::admin::{AdminApi, queue_settings};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, RefusedCalls, error_type};
 pub use self::caller::Caller;
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};

@@ -5,5 +5,7 @@ mod audit;
 mod groups;
 mod limits;
 mod messages;
+mod settings;
 
 pub use self::api::AdminApi;
+pub use self::settings::queue_settings;
