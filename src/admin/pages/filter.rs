@@ -12,6 +12,7 @@ use prost_types::Timestamp;
 use tonic::Status;
 
 use super::format;
+use crate::grpc::Words as _;
 
 /// The field of a form that has a filter, as a query.
 const FIELD: &str = "filter";
@@ -94,7 +95,7 @@ impl Filter {
 
     /// Returns the state. The default is dead, also for the name of no state, which [`Self::to_proto`] refuses.
     pub(super) fn state(&self) -> ItemState {
-        format::state_named(&self.state).unwrap_or(ItemState::Dead)
+        ItemState::of_word(&self.state).unwrap_or(ItemState::Dead)
     }
 
     /// Returns the filter of the API. It must have no ages: see [`Self::with_moments`].
@@ -102,7 +103,7 @@ impl Filter {
     /// # Errors
     /// A status that names the field.
     pub(super) fn to_proto(&self) -> Result<ItemFilter, Status> {
-        if !self.state.is_empty() && format::state_named(&self.state).is_none() {
+        if !self.state.is_empty() && ItemState::of_word(&self.state).is_none() {
             let problem = format!("state: {:?} is not a state of an item", self.state);
             return Err(Status::invalid_argument(problem));
         }
@@ -180,7 +181,7 @@ impl Filter {
     pub(super) fn sentence(&self) -> String {
         const MOST: usize = 10;
 
-        let mut parts = vec![format!("state {}", format::state(self.state()))];
+        let mut parts = vec![format!("state {}", self.state().word())];
         if self.keys.len() > MOST {
             parts.push(format!("{} marked items", self.keys.len()));
             return parts.join(", ");
