@@ -195,7 +195,7 @@ impl LastSeen {
 }
 
 /// Returns the name of the state of a broker.
-pub(super) fn broker_state(broker: &proto::BrokerInstance) -> &'static str {
+fn broker_state(broker: &proto::BrokerInstance) -> &'static str {
     match (broker.is_live, broker.is_draining) {
         (false, _) => "gone",
         (true, true) => "draining",
@@ -203,7 +203,8 @@ pub(super) fn broker_state(broker: &proto::BrokerInstance) -> &'static str {
     }
 }
 
-fn broker_row(broker: &proto::BrokerInstance) -> Row {
+/// Returns the row of a broker.
+pub(super) fn broker_row(broker: &proto::BrokerInstance) -> Row {
     Row::default()
         .field("broker_id", broker.broker_id.clone())
         .field("address", broker.address.clone())

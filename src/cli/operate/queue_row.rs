@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::operation_row::short_id;
 use super::pause_parts::{PauseParts, with_pause};
-use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
+use crate::cli::output::{Row, proto_moment, short_duration, std_duration};
 use crate::grpc::Words as _;
 
 /// The columns of a table beside the counts and ages.
@@ -69,7 +69,7 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
         ),
     ] {
         let age = std_duration(age);
-        let mut shown = age.map_or_else(|| "-".to_owned(), format_duration);
+        let mut shown = age.map_or_else(|| "-".to_owned(), short_duration);
         if is_sampled && age.is_some() {
             shown.push('+');
         }
@@ -150,7 +150,7 @@ pub(super) fn queue_fingerprint(queue: &proto::QueueSummary) -> String {
 }
 
 /// Returns the name of the mode of a pause, as the flag `--mode` has it.
-pub(super) fn mode_name(mode: proto::PauseMode) -> &'static str {
+fn mode_name(mode: proto::PauseMode) -> &'static str {
     mode.known_word().unwrap_or("claims")
 }
 
