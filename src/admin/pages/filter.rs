@@ -9,6 +9,8 @@ use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemFilter, ItemState};
 use maud::{Markup, html};
 use prost_types::Timestamp;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tonic::Status;
 
 use super::format;
@@ -213,8 +215,8 @@ fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Status> {
             "{field}: {text:?} is neither a time such as 2027-01-31T02:00:00Z nor an age such as 1h"
         ))
     };
-    let moment = humantime::parse_rfc3339_weak(text).map_err(problem)?;
-    Ok(Some(Timestamp::from(moment)))
+    let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(problem)?;
+    Ok(Some(SystemTime::from(moment).into()))
 }
 
 #[cfg(test)]
@@ -307,6 +309,13 @@ mod tests {
         for other in ["", "2027-01-31T02:00:00Z", "yesterday"] {
             assert_eq!(without_age(other, now), other);
         }
+    }
+
+    #[test]
+    fn moment_can_have_an_offset() {
+        let moment = |text| moment("since", text).expect("a moment");
+        let offset = moment("2027-01-31T03:00:00+01:00");
+        assert_eq!(offset, moment("2027-01-31T02:00:00Z"));
     }
 
     #[test]
