@@ -35,4 +35,4 @@ pub use self::caller::Caller;
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub(crate) use self::protobuf_time::{duration_to_proto, millis};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};
-pub use self::words::Words;
+pub use self::words::{Words, broker_state};

@@ -1,6 +1,6 @@
 //! The words of the API's enums, as commands and pages show and read them.
 
-use lease_broker_proto::{GroupState, ItemState, OperationState, PauseMode};
+use lease_broker_proto::{BrokerInstance, GroupState, ItemState, OperationState, PauseMode};
 
 /// An enum of the API whose values have words.
 pub trait Words: Copy + PartialEq + Send + Sync + 'static {
@@ -62,4 +62,13 @@ impl Words for PauseMode {
         (Self::Enqueue, "enqueue"),
         (Self::Both, "both"),
     ];
+}
+
+/// Returns the word of the state of a broker.
+pub fn broker_state(broker: &BrokerInstance) -> &'static str {
+    match (broker.is_live, broker.is_draining) {
+        (false, _) => "gone",
+        (true, true) => "draining",
+        (true, false) => "running",
+    }
 }

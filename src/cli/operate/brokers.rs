@@ -15,6 +15,7 @@ use super::complete;
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
 use crate::cli::output::{Row, proto_moment};
+use crate::grpc::broker_state;
 
 /// The time between two looks at a broker that drains.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -191,15 +192,6 @@ impl LastSeen {
             self.0 = now;
         }
         now.duration_since(self.0) >= SILENCE
-    }
-}
-
-/// Returns the name of the state of a broker.
-fn broker_state(broker: &proto::BrokerInstance) -> &'static str {
-    match (broker.is_live, broker.is_draining) {
-        (false, _) => "gone",
-        (true, true) => "draining",
-        (true, false) => "running",
     }
 }
 
