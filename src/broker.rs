@@ -10,7 +10,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `calls.rs`, `settle.rs`, `cancel.rs` | the calls of the API |
+//! | `calls.rs`, `settle.rs` | the calls of the API |
 //! | `requests.rs`, `limits.rs`, `error.rs` | requests, checks of their fields, and errors |
 //! | `claim_dispatcher.rs` | one task per queue that serves claims and keeps those that wait |
 //! | `admission.rs` | which calls may run and what they may hold: budgets, the shares of callers, the refusal of further calls |
@@ -31,7 +31,6 @@ mod activity;
 mod admission;
 mod call_context;
 mod calls;
-mod cancel;
 mod claim_dispatcher;
 mod clock_watch;
 mod error;
@@ -299,8 +298,13 @@ impl Broker {
         });
         let secret_reader = Arc::new(SecretReader::new(store.clone()));
         let wakeups: Arc<[Arc<Wakeups>]> = queues.iter().map(|_| Arc::default()).collect();
-        let mut operator = Operator::with_wakeups(store.clone(), queues, wakeups.clone());
-        operator.tracer = Some(leases.tracer.clone());
+        let mut operator = Operator::with_wakeups(
+            store.clone(),
+            queues,
+            config.limits.max_items,
+            wakeups.clone(),
+        );
+        operator.recorded = Some(leases.clone());
         let mut broker = Self {
             operator: Arc::new(operator),
             activity_history: Arc::default(),
@@ -556,7 +560,6 @@ impl Broker {
         let runner = OperationRunner {
             operator: self.operator.clone(),
             store: self.store.clone(),
-            leases: Some(self.leases.clone()),
             broker: identity.id,
             drain: self.told_to_drain.clone(),
             batches: Semaphore::new(MAX_BATCHES),

@@ -27,10 +27,12 @@ mod server;
 mod service;
 mod standard_services;
 mod status;
+mod words;
 
-pub use self::admin::AdminApi;
+pub use self::admin::{AdminApi, queue_settings};
 pub use self::call_metrics::{CODE_NAMES, CallMetrics, RefusedCalls, error_type};
 pub use self::caller::Caller;
 pub use self::connection_counts::{ConnectionCounts, RefusedConnection};
 pub(crate) use self::protobuf_time::{duration_to_proto, millis};
 pub use self::server::{CallObservers, RunningServer, serve, serve_observed};
+pub use self::words::{Words, broker_state};

@@ -1,6 +1,5 @@
 //! `GET` and `PUT /log/level`: reads and changes the level of the log.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,9 +58,4 @@ pub(super) async fn refuse(extensions: Extensions) -> (StatusCode, &'static str)
         event = "log.level_refused", %peer, "change of the log level refused: admin.allow_changes is not set"
     );
     (StatusCode::FORBIDDEN, CHANGES_REFUSED)
-}
-
-/// Returns whether a port on `address` accepts changes. Only programs of this host reach a loopback address.
-pub(super) fn are_changes_allowed(allow_changes: bool, address: SocketAddr) -> bool {
-    allow_changes || address.ip().is_loopback()
 }

@@ -26,15 +26,13 @@ const NO_SUCH_PATH: &str = "no such path: the dashboard is at /, and programs re
 
 type Shared = State<Arc<AdminState>>;
 
-/// Builds the router. Without `allow_changes`, requests that would change something are refused. Live pages stay connected until
-/// `replaced` is cancelled.
+/// Builds the router. Live pages stay connected until `replaced` is cancelled.
 pub(super) fn router(
     state: Arc<AdminState>,
-    allow_changes: bool,
     hosts: HostCheck,
     replaced: CancellationToken,
 ) -> Router {
-    let level = if allow_changes {
+    let level = if state.allows_changes {
         put(log_level::change)
     } else {
         put(log_level::refuse)

@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::host_check::HostCheck;
-use super::log_level::are_changes_allowed;
 use super::routes::router;
 use super::seats::{Seat, Seats};
 use super::state::AdminState;
@@ -45,7 +44,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct AdminPort {
     address: SocketAddr,
     shared: SharedService,
-    allow_changes: bool,
     hosts: HostCheck,
     /// Cancelled when the router is replaced.
     replaced: Mutex<CancellationToken>,
@@ -80,17 +78,11 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let allow_changes = are_changes_allowed(settings.allow_changes, address);
     let hosts = HostCheck::new(&settings.hosts);
     let replaced = CancellationToken::new();
     let service = Service {
         tls: state.tls.clone(),
-        router: router(
-            Arc::new(state),
-            allow_changes,
-            hosts.clone(),
-            replaced.clone(),
-        ),
+        router: router(Arc::new(state), hosts.clone(), replaced.clone()),
     };
     let shared = SharedService::new(RwLock::new(service));
     let served = shared.clone();
@@ -114,7 +106,6 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
     Ok(Some(AdminPort {
         address,
         shared,
-        allow_changes,
         hosts,
         replaced: Mutex::new(replaced),
         stop,
@@ -132,7 +123,7 @@ impl AdminPort {
     pub fn show(&self, state: AdminState) {
         let (hosts, replaced) = (self.hosts.clone(), CancellationToken::new());
         let tls = state.tls.clone();
-        let router = router(Arc::new(state), self.allow_changes, hosts, replaced.clone());
+        let router = router(Arc::new(state), hosts, replaced.clone());
         let service = Service { router, tls };
         *self.shared.write() = service;
         std::mem::replace(&mut *self.replaced.lock(), replaced).cancel();

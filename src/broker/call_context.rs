@@ -43,7 +43,7 @@ impl CallContext {
     }
 
     /// Returns the span of the call, if it is recorded.
-    pub(super) fn span(&self) -> Option<Span> {
+    pub fn span(&self) -> Option<Span> {
         self.recorded.as_ref().map(|call| call.span())
     }
 }

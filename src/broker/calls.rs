@@ -1,4 +1,4 @@
-//! The calls of the API, one method for each: claim, heartbeat, complete, fail, release, release claims, enqueue.
+//! The calls of the API, one method for each: claim, heartbeat, complete, fail, release, release claims, enqueue, wake.
 //!
 //! Each method checks the request, decides what depends on the configuration (lease duration, backoff), and hands the
 //! result to the queue's claim dispatcher or group commit. An entry that is malformed, or whose lease is not held, fails
@@ -410,6 +410,15 @@ impl Broker {
             })) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
             other => other.into(),
         })
+    }
+
+    /// Lets the claims that wait for items of the queue look for them now. Several calls at once cause one look.
+    ///
+    /// # Errors
+    /// [`Error::QueueNotFound`].
+    pub fn wake(&self, queue: &str) -> Result<(), Error> {
+        self.queue(queue)?.wakeups.items_ready.notify_one();
+        Ok(())
     }
 }
 

@@ -30,12 +30,7 @@ impl RequestLimits {
 
     /// Checks the length of a list. It may be empty.
     pub(super) fn check_length(&self, field: &str, length: usize) -> Result<(), Error> {
-        let max = self.0.max_items;
-        if length > max {
-            let problem = format!("{length} items exceed the limit of {max} items per call");
-            return Err(Error::limit(field, problem, &length, &max));
-        }
-        Ok(())
+        check_length(field, length, self.0.max_items)
     }
 
     /// Checks a worker id: not empty, no NUL character, not too long. The length is in UTF-16 units, as in the column of the owner on
@@ -63,6 +58,15 @@ impl RequestLimits {
     pub(super) fn check_wait(&self, field: &str, wait: Duration) -> Result<(), Error> {
         check_max(|| field.to_owned(), wait, self.0.max_wait)
     }
+}
+
+/// Checks the length of a list against the maximum number of items per call.
+pub(super) fn check_length(field: &str, length: usize, max: usize) -> Result<(), Error> {
+    if length > max {
+        let problem = format!("{length} items exceed the limit of {max} items per call");
+        return Err(Error::limit(field, problem, &length, &max));
+    }
+    Ok(())
 }
 
 /// Checks the duration that a caller wants for a lease of this queue.

@@ -30,7 +30,7 @@ pub use self::operations::{DryRun, OperationList, OperationView, StartOperation}
 pub use self::queues::{CountLimits, QueueState};
 pub(super) use self::runner::{MAX_BATCHES, OperationRunner};
 use super::error::Error;
-use super::lease_tracer::LeaseTracer;
+use super::recorded_leases::RecordedLeases;
 use super::wakeups::Wakeups;
 
 /// The longest reason of a change, in characters.
@@ -53,35 +53,45 @@ pub struct Operator {
     index_by_name: HashMap<String, QueueIndex>,
     /// The wake-ups of this broker's queues. Empty: no broker runs in this process.
     wakeups: Arc<[Arc<Wakeups>]>,
-    /// Knows the traces of items. `None`: no broker runs in this process.
-    pub(super) tracer: Option<Arc<LeaseTracer>>,
+    /// The maximum number of items per call.
+    max_items: usize,
+    /// Records leases, and knows the traces of items. `None`: no broker runs in this process.
+    pub(super) recorded: Option<Arc<RecordedLeases>>,
     /// The id of this broker. Empty: it has not announced itself.
     pub(super) broker_id: OnceLock<Uuid>,
 }
 
 impl Operator {
-    /// Serves the queues of a store.
-    pub fn new(store: Arc<dyn Store>, queues: &[QueueSpec]) -> Self {
-        Self::with_wakeups(store, queues, Arc::new([]))
+    /// Serves the queues of a store. `max_items`: the maximum number of items per call.
+    pub fn new(store: Arc<dyn Store>, queues: &[QueueSpec], max_items: usize) -> Self {
+        Self::with_wakeups(store, queues, max_items, Arc::new([]))
     }
 
     /// Serves the queues of a store that can only be read. Every change fails with [`Error::StoreMisconfigured`].
     pub fn reading(inspect: Arc<dyn Browse>, queues: &[QueueSpec]) -> Self {
-        Self::over(inspect, None, queues, Arc::new([]))
+        Self::over(inspect, None, queues, 0, Arc::new([]))
     }
 
     pub(super) fn with_wakeups(
         store: Arc<dyn Store>,
         queues: &[QueueSpec],
+        max_items: usize,
         wakeups: Arc<[Arc<Wakeups>]>,
     ) -> Self {
-        Self::over(store.reads().clone(), Some(store), queues, wakeups)
+        Self::over(
+            store.reads().clone(),
+            Some(store),
+            queues,
+            max_items,
+            wakeups,
+        )
     }
 
     fn over(
         inspect: Arc<dyn Browse>,
         store: Option<Arc<dyn Store>>,
         queues: &[QueueSpec],
+        max_items: usize,
         wakeups: Arc<[Arc<Wakeups>]>,
     ) -> Self {
         let names = queues.iter().enumerate();
@@ -93,7 +103,8 @@ impl Operator {
                 .map(|(index, queue)| (queue.name.clone(), QueueIndex(index)))
                 .collect(),
             wakeups,
-            tracer: None,
+            max_items,
+            recorded: None,
             broker_id: OnceLock::new(),
         }
     }

@@ -10,12 +10,10 @@ use serde_json::Map;
 
 use super::CommandError;
 use super::client_args::ClientArgs;
-use super::lease_args::{
-    fail_if_lost, outcome_name, read_lease_ids, renewals, state_name, with_results,
-};
+use super::lease_args::{fail_if_lost, outcome_name, read_lease_ids, renewals, with_results};
 use super::operate::complete;
 use super::output::{Row, json_value, proto_moment, std_duration};
-use crate::grpc::duration_to_proto;
+use crate::grpc::{Words as _, duration_to_proto};
 use crate::process::host_name;
 
 /// Claim items and print their leases
@@ -174,7 +172,7 @@ impl Heartbeat {
                 .field("outcome", outcome_name(result.outcome()))
                 .duration("time_left", std_duration(result.time_left))
                 .data("expire_time", proto_moment(result.expire_time))
-                .field("state", state_name(result.state()))
+                .field("state", result.state().known_word())
                 .field("cancel_reason", result.cancel_reason.clone())
         };
         let rows: Vec<Row> = results.iter().map(row).collect();

@@ -174,7 +174,7 @@ pub(super) fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> 
 }
 
 /// Returns the text of the error that caused another one, such as an invalid certificate.
-fn innermost_cause(error: &dyn Error) -> String {
+pub(super) fn innermost_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -1,6 +1,5 @@
 //! `health`: asks a running service whether it serves calls.
 
-mod any_certificate;
 pub(super) mod readiness;
 
 use std::path::PathBuf;

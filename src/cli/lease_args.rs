@@ -4,7 +4,7 @@ use std::io::{BufRead as _, stdin};
 
 use lease_broker_model::lease_id::can_be_id;
 use lease_broker_proto as proto;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::CommandError;
 
@@ -135,18 +135,5 @@ pub(super) fn fail_if_lost(
         Ok(())
     } else {
         Err(CommandError::failed(problems.join("; ")))
-    }
-}
-
-/// Returns the name of an item's state, as the commands print it; null if it is unknown.
-pub(super) fn state_name(state: proto::ItemState) -> Json {
-    match state {
-        proto::ItemState::Unspecified => Json::Null,
-        known => json!(
-            known
-                .as_str_name()
-                .trim_start_matches("ITEM_STATE_")
-                .to_ascii_lowercase()
-        ),
     }
 }

@@ -28,11 +28,11 @@ mod queue_row;
 mod redrive;
 mod service;
 mod show;
-mod state_name;
 mod stats;
 mod time_args;
 mod top;
 mod watch;
+mod word_arg;
 
 pub(super) use self::brokers::{Brokers, Drain};
 pub(super) use self::cancel::Cancel;

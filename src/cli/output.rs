@@ -166,7 +166,7 @@ impl Row {
 
     /// Adds a duration that only a table has.
     pub(super) fn shown_duration(self, name: &str, duration: Option<Duration>) -> Self {
-        let shown = duration.map_or("-".to_owned(), format_duration);
+        let shown = duration.map_or("-".to_owned(), short_duration);
         self.shown(name, shown)
     }
 
@@ -184,6 +184,13 @@ impl Row {
     /// Adds a value that only a table has.
     pub(super) fn shown_value(self, name: &str, value: &Json) -> Self {
         self.shown(name, cell_text(value))
+    }
+
+    /// Returns the text that a table shows for a field. Empty: the row has no such field.
+    pub(super) fn text(&self, name: &str) -> &str {
+        let mut shown = self.shown.iter();
+        let found = shown.find(|(field, _)| field == name);
+        found.map_or("", |(_, text)| text)
     }
 
     /// Adds a field that only programs get.
@@ -371,6 +378,17 @@ pub(super) fn plural(count: u64, noun: &str) -> String {
 pub(super) fn format_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
+/// Formats a duration for a table: its two largest units, without milliseconds from one second on.
+pub(super) fn short_duration(duration: Duration) -> String {
+    let whole = match duration.as_secs() {
+        0 => duration,
+        seconds => Duration::from_secs(seconds),
+    };
+    let text = format_duration(whole);
+    let units: Vec<&str> = text.split(' ').take(2).collect();
+    units.join(" ")
 }
 
 #[cfg(test)]

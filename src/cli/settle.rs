@@ -10,12 +10,10 @@ use lease_broker_proto as proto;
 use super::CommandError;
 use super::client_args::ClientArgs;
 use super::item_input::{columns_from_flags, item_from_text};
-use super::lease_args::{
-    fail_if_lost, outcome_name, problem, read_lease_ids, state_name, with_results,
-};
+use super::lease_args::{fail_if_lost, outcome_name, problem, read_lease_ids, with_results};
 use super::operate::complete;
 use super::output::{OutputFormat, Row};
-use crate::grpc::duration_to_proto;
+use crate::grpc::{Words as _, duration_to_proto};
 
 /// Arguments of every command that settles leases.
 #[derive(Debug, Args)]
@@ -196,7 +194,7 @@ fn print(
         let row = Row::default()
             .field("lease_id", lease_id.clone())
             .field("outcome", outcome_name(result.outcome()))
-            .field("state", state_name(result.state()))
+            .field("state", result.state().known_word())
             .data("problem", problem.as_str());
         if any_refused {
             row.shown("problem", text::cell(&problem))

@@ -5,6 +5,7 @@ mod audit;
 mod groups;
 mod limits;
 mod messages;
+mod settings;
 
 pub use self::api::AdminApi;
-pub(super) use self::audit::{audited, cancelled_keys};
+pub use self::settings::queue_settings;

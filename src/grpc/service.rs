@@ -12,16 +12,15 @@ use prost::Message;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::admin::{AdminApi, audited, cancelled_keys};
+use super::admin::AdminApi;
 use super::call_metrics::RefusedClaim;
 use super::caller::Caller;
 use super::deadline::Deadline;
 use super::messages::{
-    cancel_from_proto, cancel_results, claim_from_proto, completions_from_proto,
-    duration_from_proto, failures_from_proto, heartbeat_results, held_back_to_proto,
-    lease_to_proto, new_items_from_proto, next_claim_from_proto, release_claims_from_proto,
-    releases_from_proto, renewals_from_proto, request_id_from_proto, settle_results,
-    too_large_to_proto,
+    claim_from_proto, completions_from_proto, duration_from_proto, failures_from_proto,
+    heartbeat_results, held_back_to_proto, lease_to_proto, new_items_from_proto,
+    next_claim_from_proto, release_claims_from_proto, releases_from_proto, renewals_from_proto,
+    request_id_from_proto, settle_results, too_large_to_proto,
 };
 use super::protobuf_time::duration_to_proto;
 use super::response_body::Unsent;
@@ -257,7 +256,8 @@ impl LeaseService for Service {
     }
 }
 
-/// Writes the handlers of `AdminService`. Each runs the method of [`AdminApi`] that has its name, except the first one.
+/// Writes the handlers of `AdminService`. Each runs the method of [`AdminApi`] that has its name. The errors of the first one also say
+/// whether the call can be sent again.
 macro_rules! admin_service {
     (Leases { $($leases:tt)* } Admin {
         #[$cancel:meta] CancelLeases cancel_leases(CancelLeasesRequest) -> CancelLeasesResponse $needed:tt;
@@ -269,7 +269,13 @@ macro_rules! admin_service {
                 &self,
                 request: Request<proto::CancelLeasesRequest>,
             ) -> RpcResult<proto::CancelLeasesResponse> {
-                self.cancel(request).await
+                let mut leases = request.get_ref().cancellations.iter();
+                let can_be_repeated = leases.all(|lease| lease.fencing_token != 0);
+                let answer = self.operate(request, async |admin, caller, request| {
+                    admin.cancel_leases(caller, request).await
+                });
+                let answer = answer.await;
+                answer.map_err(|error| status::unless_repeatable(error, can_be_repeated))
             }
 
             $(async fn $method(
@@ -299,30 +305,6 @@ struct Answer {
 }
 
 impl Service {
-    /// Serves a call that cancels leases. The broker takes a place for it, as for the calls of workers.
-    async fn cancel(
-        &self,
-        request: Request<proto::CancelLeasesRequest>,
-    ) -> RpcResult<proto::CancelLeasesResponse> {
-        let (call, request) = Call::of(request)?;
-        let rpc = Rpc::CancelLeases;
-        call.caller.check(rpc, &request.queue)?;
-        let (queue, reason) = (request.queue.clone(), request.reason.clone());
-        let detail = cancelled_keys(&request);
-        let mut cancellations = request.cancellations.iter();
-        let can_be_repeated = cancellations.all(|cancellation| cancellation.fencing_token != 0);
-        let cancel = async {
-            let cancellation = cancel_from_proto(request)?;
-            let cancelled = self.broker.cancel_leases(&call.context, cancellation);
-            let cancelled = audited(&call.caller, rpc, &queue, &detail, &reason, cancelled).await?;
-            Ok(Response::new(proto::CancelLeasesResponse {
-                results: cancel_results(cancelled),
-            }))
-        };
-        let outcome = call.deadline.run(&call.context, cancel).await;
-        outcome.map_err(|error| status::unless_repeatable(error, can_be_repeated))
-    }
-
     /// Serves a call of an operator, which takes a place as other calls do.
     async fn operate<Req, Res>(
         &self,
@@ -332,7 +314,7 @@ impl Service {
         let (call, request) = Call::of(request)?;
         let answer = async {
             let _place = self.broker.operator_call(&call.context)?;
-            let admin = AdminApi::new(self.broker.operator().clone());
+            let admin = AdminApi::new(self.broker.operator().clone(), call.context.span());
             Ok(Response::new(serve(&admin, &call.caller, request).await?))
         };
         call.deadline.run(&call.context, answer).await

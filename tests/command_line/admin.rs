@@ -107,6 +107,11 @@ fn queues_show_settings_and_counts() {
     assert_eq!(work["operation_counts"]["claim"]["calls"], 1);
     assert_eq!(work["operation_counts"]["enqueue"]["items"], 1);
     assert_eq!(queues[0]["operation_counts"]["claim"]["calls"], 0);
+    // The page of the queue has them in the same words.
+    assert_eq!(work["configuration"]["on_complete"], "keep");
+    let page = get(admin, "/queues/work").body;
+    let on_complete = "&quot;on_complete&quot;: &quot;keep&quot;";
+    assert!(page.contains(on_complete), "{page}");
 }
 
 #[test]

@@ -223,6 +223,9 @@ fn cancel_by_key_works_on_the_database_too() {
     assert!(beat.out.contains("\"cancel_reason\":\"hangs\""), "{beat:?}");
     let several = workspace.store("cancel work 1 2 --reason x --limit 1 --yes");
     fails(&several, 64, &["--limit"]);
+    workspace.write("queues.toml", &format!("limits.max_items = 1\n{QUEUES}"));
+    let several = workspace.store("cancel work 1 2 --reason x --yes");
+    fails(&several, 1, &["limit of 1 items"]);
 }
 
 #[test]

@@ -136,6 +136,20 @@ fn lease_of_a_later_worker_is_not_taken_away() {
 }
 
 #[test]
+fn lease_that_is_taken_away_is_counted_as_cancelled() {
+    let (workspace, admin) = serving("", |_| ());
+    workspace.call("enqueue work --set payload=x");
+    claim(&workspace, "pc-7");
+    let page = get(admin, "/queues/work/item?key=1");
+    let question = press(admin, &page, "Take the lease away …");
+    let taken = press(admin, &question, "Take away 1");
+    assert_eq!(taken.status, 303, "{taken:?}");
+    let metrics = get(admin, "/metrics").body;
+    let ended = "lease_broker_lease_ended_total{lease_broker_lease_outcome=\"cancelled\",lease_broker_queue_name=\"work\"} 1";
+    assert!(metrics.lines().any(|line| line == ended), "{metrics}");
+}
+
+#[test]
 fn marked_leases_of_later_workers_are_not_taken_away() {
     let (workspace, admin) = serving("", |_| ());
     for _ in 0..2 {

@@ -248,7 +248,7 @@ fn workers_end_soon_after_a_killed_demo() {
     signal::send(&demo.child, "KILL");
     let (_, _, folder) = demo.end();
     wait_until_blocking("the workers have ended", || !is_used(folder.path()));
-    // A worker whose demo lives sends a call again for a minute.
+    // A worker that stops takes at most 15 s.
     let taken = start.elapsed();
     assert!(taken < Duration::from_secs(30), "{taken:?}");
 }

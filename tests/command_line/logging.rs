@@ -1,12 +1,13 @@
 //! Tests of the log of `serve`: a stalled reader, changes of the level, folded lines, and values that never appear.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Instant;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::client::{Client, failure};
 use crate::support::http::{get, send};
 use crate::support::process::BrokerProcess;
+use crate::support::skipped::skipped;
 use crate::support::timeout::{wait_until_blocking, with_timeout};
 
 /// Starts a broker with its admin port on a free port.
@@ -121,6 +122,20 @@ fn level_is_fixed_on_an_address_that_others_reach() {
             }
         }
     }
+}
+
+#[test]
+fn level_changes_on_a_mapped_loopback_address() {
+    const LISTEN: &str = "[::ffff:127.0.0.1]:0";
+    if let Err(error) = TcpListener::bind(LISTEN) {
+        return skipped(&format!("{LISTEN} is no address of this host: {error}"));
+    }
+    let mut workspace = Workspace::with(&format!("admin.listen = '{LISTEN}'\n{QUEUES}"));
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    let admin = process.admin_address();
+    let changed = send(admin, "PUT", "/log/level", "debug");
+    assert_eq!(changed.status, 200, "{changed:?}");
 }
 
 #[test]

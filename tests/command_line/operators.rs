@@ -250,30 +250,6 @@ fn csv_has_a_header_and_escapes_its_cells() {
     );
 }
 
-#[test]
-fn redrive_works_while_the_service_runs() {
-    let workspace = Workspace::serving();
-    for _ in 0..3 {
-        let id = workspace.lease();
-        workspace.call(&format!("fail work {id} --error broken"));
-    }
-    let one = workspace.store("redrive work --limit 1");
-    assert_eq!((one.code, &*one.out), (0, "1 item is ready again\n"));
-    let rest = workspace.store("redrive work --yes");
-    assert_eq!(rest.out, "2 items are ready again\n");
-    let leases = workspace.call("claim work --limit 10").json();
-    assert_eq!(leases.len(), 3);
-    assert!(
-        leases.iter().all(|lease| lease["attempt"] == 1),
-        "{leases:?}"
-    );
-    let waiting: i64 = database::query_value(
-        &workspace.database(),
-        "SELECT count(*) FROM work WHERE lease_state = 4",
-    );
-    assert_eq!(waiting, 0);
-}
-
 /// Returns a workspace whose queue `work` has 1,200 items that were completed two hours ago, and one that is ready.
 fn with_old_items() -> Workspace {
     let workspace = Workspace::with(QUEUES);
@@ -306,15 +282,6 @@ fn purge_deletes_old_items() {
     let deleted = purge("completed --before 1h --yes");
     assert_eq!(deleted, (0, "1200 items were deleted\n".to_owned()));
     assert_eq!(rows(&workspace), 1);
-}
-
-#[test]
-fn purge_without_a_terminal_needs_a_flag() {
-    let workspace = with_old_items();
-    let refused = workspace.store("purge work --state completed --before 1h");
-    assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.err.contains("--yes"), "{refused:?}");
-    assert_eq!(rows(&workspace), 1_201);
 }
 
 #[test]

@@ -353,31 +353,6 @@ fn lease_survives_a_restart() {
 }
 
 #[test]
-fn flags_override_environment_settings() {
-    let workspace = Workspace::with(QUEUES);
-    let output = crate::support::process::program()
-        .args(["serve", "--listen", "nonsense"])
-        .env("LEASE_BROKER_CONFIG", workspace.path("queues.toml"))
-        .env("LEASE_BROKER_SERVER__LISTEN", "127.0.0.1:0")
-        .output()
-        .expect("it runs");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{stderr}");
-    assert!(stderr.contains("flag --listen"), "{stderr}");
-    let output = crate::support::process::program()
-        .args(["stats", "--store"])
-        .arg(workspace.path("q.db"))
-        .env("LEASE_BROKER_LIMITS__MAX_ITEMS", "many")
-        .output()
-        .expect("it runs");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        stderr.contains("LEASE_BROKER_LIMITS__MAX_ITEMS"),
-        "{stderr}"
-    );
-}
-
-#[test]
 fn log_format_can_be_json() {
     let workspace = Workspace::with(&format!("[log]\nformat = 'json'\n{QUEUES}"));
     let mut process = BrokerProcess::start(

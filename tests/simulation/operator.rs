@@ -67,7 +67,6 @@ async fn cancel(site: &Site, item: i64) {
         dead_letter: false,
         reason: String::new(),
     };
-    let context = CallContext::default();
-    let call = broker.broker.cancel_leases(&context, request);
+    let call = broker.broker.operator().cancel_leases(request, None);
     let _ = site.in_time("a cancellation", broker.answer(call)).await;
 }

@@ -160,7 +160,7 @@ async fn queue_whose_table_is_locked_does_not_hide_the_others() {
     holder
         .run("BEGIN TRANSACTION; ALTER TABLE locked ADD later int")
         .await;
-    let operator = Operator::new(fixture.store.clone(), &fixture.queues);
+    let operator = Operator::new(fixture.store.clone(), &fixture.queues, 1);
     let listed = with_timeout(operator.list_queues(&[], Some(CountLimits::CALL), |_| true)).await;
     let [item, locked] = &listed.expect("the state of both")[..] else {
         panic!("two queues");

@@ -154,6 +154,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         places: &[
             ("telemetry", "the exporter takes the client"),
             ("security/jwks_url", "issuers publish their keys over HTTP"),
+            ("cli/health", "it asks the admin port"),
         ],
     },
     CrateRule {

@@ -142,7 +142,7 @@ async fn queue_whose_count_stalls_does_not_hide_the_others() {
     server.always(&["lease-broker stats items"], Reply::Answer(counted()));
     let stalled = Reply::Stall(Tokens::new());
     server.always(&["lease-broker stats stalled"], stalled);
-    let operator = Operator::new(Arc::new(store), &queues);
+    let operator = Operator::new(Arc::new(store), &queues, 1);
     // The time after which a caller goes away: the timeout of a command, and the time limit of a page.
     let patience = [
         (CountLimits::CALL, Duration::from_secs(10)),

@@ -13,7 +13,7 @@ use super::answer::{Failure, redirect};
 use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
-use crate::grpc::{AdminApi, Caller};
+use crate::grpc::{AdminApi, Caller, broker_state};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -44,12 +44,7 @@ pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
 }
 
 fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
-    let state = match (broker.is_live, broker.is_draining) {
-        (true, false) => "running",
-        (true, true) => "stopping",
-        (false, true) => "stopped",
-        (false, false) => "silent",
-    };
+    let state = broker_state(broker);
     let may_drain =
         broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
     // The data can have been read for another viewer.

@@ -9,9 +9,12 @@ use lease_broker_proto::column_value::Kind;
 use lease_broker_proto::{ColumnValue, ItemFilter, ItemState};
 use maud::{Markup, html};
 use prost_types::Timestamp;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tonic::Status;
 
 use super::format;
+use crate::grpc::Words as _;
 
 /// The field of a form that has a filter, as a query.
 const FIELD: &str = "filter";
@@ -94,7 +97,7 @@ impl Filter {
 
     /// Returns the state. The default is dead, also for the name of no state, which [`Self::to_proto`] refuses.
     pub(super) fn state(&self) -> ItemState {
-        format::state_named(&self.state).unwrap_or(ItemState::Dead)
+        ItemState::of_word(&self.state).unwrap_or(ItemState::Dead)
     }
 
     /// Returns the filter of the API. It must have no ages: see [`Self::with_moments`].
@@ -102,7 +105,7 @@ impl Filter {
     /// # Errors
     /// A status that names the field.
     pub(super) fn to_proto(&self) -> Result<ItemFilter, Status> {
-        if !self.state.is_empty() && format::state_named(&self.state).is_none() {
+        if !self.state.is_empty() && ItemState::of_word(&self.state).is_none() {
             let problem = format!("state: {:?} is not a state of an item", self.state);
             return Err(Status::invalid_argument(problem));
         }
@@ -180,7 +183,7 @@ impl Filter {
     pub(super) fn sentence(&self) -> String {
         const MOST: usize = 10;
 
-        let mut parts = vec![format!("state {}", format::state(self.state()))];
+        let mut parts = vec![format!("state {}", self.state().word())];
         if self.keys.len() > MOST {
             parts.push(format!("{} marked items", self.keys.len()));
             return parts.join(", ");
@@ -212,8 +215,8 @@ fn moment(field: &str, text: &str) -> Result<Option<Timestamp>, Status> {
             "{field}: {text:?} is neither a time such as 2027-01-31T02:00:00Z nor an age such as 1h"
         ))
     };
-    let moment = humantime::parse_rfc3339_weak(text).map_err(problem)?;
-    Ok(Some(Timestamp::from(moment)))
+    let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(problem)?;
+    Ok(Some(SystemTime::from(moment).into()))
 }
 
 #[cfg(test)]
@@ -306,6 +309,13 @@ mod tests {
         for other in ["", "2027-01-31T02:00:00Z", "yesterday"] {
             assert_eq!(without_age(other, now), other);
         }
+    }
+
+    #[test]
+    fn moment_can_have_an_offset() {
+        let moment = |text| moment("since", text).expect("a moment");
+        let offset = moment("2027-01-31T03:00:00+01:00");
+        assert_eq!(offset, moment("2027-01-31T02:00:00Z"));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use lease_broker_model::text::visible_lines;
+use lease_broker_proto::ColumnValue;
 use lease_broker_proto::column_value::Kind;
-use lease_broker_proto::{ColumnValue, ItemState};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost_types::{Duration as ProtoDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
@@ -103,30 +103,6 @@ pub(super) fn ago(time: &Timestamp) -> String {
     } else {
         format!("in {text}")
     }
-}
-
-/// The states in the order of the API.
-pub(super) const STATES: [(ItemState, &str); 5] = [
-    (ItemState::Ready, "ready"),
-    (ItemState::Leased, "leased"),
-    (ItemState::Delayed, "delayed"),
-    (ItemState::Completed, "completed"),
-    (ItemState::Dead, "dead"),
-];
-
-/// Returns the name of a state.
-pub(super) fn state(state: ItemState) -> &'static str {
-    let mut states = STATES.iter();
-    let found = states.find(|(known, _)| *known == state);
-    found.map_or("unknown", |(_, name)| name)
-}
-
-/// Returns the state with this name.
-pub(super) fn state_named(name: &str) -> Option<ItemState> {
-    let mut states = STATES.iter();
-    states
-        .find(|(_, known)| *known == name)
-        .map(|(state, _)| *state)
 }
 
 /// Returns a value as text, at most 2,000 characters.

@@ -15,22 +15,13 @@ use super::format;
 use super::layout::{Section, form_token, framed, key_link};
 use super::queues::pause_note;
 use super::viewer::Viewer;
+use crate::grpc::Words as _;
 use crate::security::Rpc;
 
 /// The number of groups on a page.
 const PAGE: i32 = 100;
 /// A state can have few groups of many. So this many pages are looked through for one page of the browser.
 const MAX_PARTS: usize = 10;
-/// The states of the filter, each with its name.
-const STATES: [(GroupState, &str); 6] = [
-    (GroupState::Unspecified, "all"),
-    (GroupState::Ready, "ready"),
-    (GroupState::Leased, "leased"),
-    (GroupState::Waiting, "waiting"),
-    (GroupState::Halted, "halted"),
-    (GroupState::Paused, "paused"),
-];
-
 /// The query of the list.
 #[derive(Deserialize)]
 pub(super) struct Fields {
@@ -64,8 +55,7 @@ pub(super) async fn page(
     Path(queue): Path<String>,
     Query(fields): Query<Fields>,
 ) -> Result<Response, Failure> {
-    let named = STATES.into_iter().find(|(_, name)| *name == fields.state);
-    let state = named.map_or(GroupState::Unspecified, |(state, _)| state);
+    let state = GroupState::of_word(&fields.state).unwrap_or_default();
     let request = ListGroupsRequest {
         queue: queue.clone(),
         state: state.into(),
@@ -150,8 +140,8 @@ fn content(
     html! {
         div.title { h1 { a href=(to_queue) { (queue) } span.sep { " / " } "groups" } }
         nav.tabs aria-label="States" {
-            @for (one, name) in STATES {
-                @let current = (one == state).then_some("page");
+            @for (one, name) in [(GroupState::Unspecified, "all")].iter().chain(GroupState::WORDS) {
+                @let current = (*one == state).then_some("page");
                 a href={ "?state=" (name) } aria-current=[current] { (name) }
             }
         }
@@ -224,8 +214,7 @@ fn note(pause: &GroupPause) -> Markup {
     })
 }
 
+/// Returns the name of a state, or of all states.
 fn name(state: GroupState) -> &'static str {
-    let mut states = STATES.into_iter();
-    let found = states.find(|(one, _)| *one == state);
-    found.map_or("all", |(_, name)| name)
+    state.known_word().unwrap_or("all")
 }

@@ -13,6 +13,7 @@ use super::layout::{Section, form_token, framed, key_link};
 use super::states::state_links;
 use super::viewer::Viewer;
 use super::{format, leases};
+use crate::grpc::Words as _;
 use crate::security::Rpc;
 
 /// The number of items on a page.
@@ -65,7 +66,7 @@ pub(super) async fn page(
         })
         .await?;
     let content = content(&viewer, &queue, &filter, &listed, &columns);
-    let title = format!("{} items of {queue}", format::state(state));
+    let title = format!("{} items of {queue}", state.word());
     Ok(framed(&viewer, (&title, Section::Queues), None, &content))
 }
 
@@ -80,7 +81,7 @@ fn content(
     let state = filter.state();
     let may_change = viewer.caller.may(Rpc::StartOperation, queue);
     html! {
-        div.title { h1 { a href=(link) { (queue) } span.sep { " / " } (format::state(state)) " items" } }
+        div.title { h1 { a href=(link) { (queue) } span.sep { " / " } (state.word()) " items" } }
         (state_links(&link, state))
         (filter_form(filter, columns))
         @if listed.items.is_empty() {
@@ -107,7 +108,7 @@ fn content(
 fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
     html! {
         form.filter method="get" {
-            input type="hidden" name="state" value=(format::state(filter.state()));
+            input type="hidden" name="state" value=(filter.state().word());
             (text_field(filter, "Worker", "owner", &filter.owner, Some(128)))
             (text_field(filter, "Error contains", "error", &filter.error, Some(256)))
             label { "In the state since" input type="text" name="since" value=(filter.since) placeholder="1h" title="An age such as 1h, or a time such as 2027-01-31T02:00:00Z"; }
@@ -124,7 +125,7 @@ fn filter_form(filter: &Filter, columns: &[String]) -> Markup {
             }
             div.row {
                 button type="submit" { "Filter" }
-                @if filter.selects() { a href={ "?state=" (format::state(filter.state())) } { "Show all" } }
+                @if filter.selects() { a href={ "?state=" (filter.state().word()) } { "Show all" } }
             }
         }
     }
@@ -200,7 +201,7 @@ fn changes(viewer: &Viewer, queue: &str, state: ItemState) -> Vec<(&'static str,
 fn change_forms(viewer: &Viewer, queue: &str, filter: &Filter) -> Markup {
     let action = format!("/queues/{}/confirm", format::url(queue));
     let changes = changes(viewer, queue, filter.state());
-    let state = format::state(filter.state());
+    let state = filter.state().word();
     let marked = match filter.state() {
         ItemState::Leased => leases::question(queue),
         _ => action.clone(),

@@ -14,7 +14,7 @@ use super::answer::{Failure, redirect};
 use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
-use crate::grpc::{AdminApi, Caller};
+use crate::grpc::{AdminApi, Caller, Words as _};
 use crate::security::Rpc;
 
 /// The number of operations that are shown, and of those that are looked at. A viewer does not see the operations on all queues.
@@ -62,13 +62,7 @@ pub(super) fn content(viewer: &Viewer, listed: &ListOperationsResponse) -> Marku
 }
 
 fn row(viewer: &Viewer, operation: &Operation) -> Markup {
-    let state = match operation.state() {
-        OperationState::Running => "running",
-        OperationState::Done => "done",
-        OperationState::Cancelled => "cancelled",
-        OperationState::Failed => "failed",
-        OperationState::Unspecified => "unknown",
-    };
+    let state = operation.state().word();
     let may_cancel = operation.state() == OperationState::Running
         && viewer.caller.may(Rpc::CancelOperation, &operation.queue);
     html! {

@@ -17,7 +17,7 @@ use super::queues::{pause_form, pause_note};
 use super::viewer::Viewer;
 use super::{format, groups};
 use crate::broker::ActivitySample;
-use crate::grpc::{AdminApi, Caller};
+use crate::grpc::{AdminApi, Caller, Words as _};
 use crate::security::Rpc;
 
 /// The number of leases that are shown, and of dead items whose errors are grouped.
@@ -134,7 +134,7 @@ fn counts(queue: &QueueSummary, link: &str) -> Markup {
     html! {
         ul.counts {
             @for count in &queue.counts {
-                @let state = format::state(count.state());
+                @let state = count.state().word();
                 @let tone = if count.count == 0 { "zero" } else { state };
                 li { a class=(tone) href={ (link) "/items?state=" (state) } {
                     span.big { (format::count(count.count, count.at_least)) } " " span class={ "dot " (state) } { (state) }

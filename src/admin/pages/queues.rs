@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use axum::Form;
 use axum::response::Response;
 use lease_broker_proto::{
-    ListQueuesRequest, ListQueuesResponse, PauseMode, PauseQueueRequest, QueuePause, QueueSummary,
-    ResumeQueueRequest,
+    ItemState, ListQueuesRequest, ListQueuesResponse, PauseMode, PauseQueueRequest, QueuePause,
+    QueueSummary, ResumeQueueRequest,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use super::format;
 use super::layout::form_token;
 use super::viewer::Viewer;
 use crate::broker::ActivitySample;
-use crate::grpc::{AdminApi, Caller};
+use crate::grpc::{AdminApi, Caller, Words as _};
 use crate::security::Rpc;
 
 #[derive(Deserialize)]
@@ -79,7 +79,7 @@ impl View {
             "failed" => rate(rates(queue).failed),
             state => {
                 let mut counts = queue.counts.iter();
-                let found = counts.find(|count| format::state(count.state()) == state);
+                let found = counts.find(|count| count.state().word() == state);
                 found.map_or(0, |count| count.count)
             }
         };
@@ -216,10 +216,10 @@ fn row(viewer: &Viewer, queue: &QueueSummary, history: &[ActivitySample], span: 
                 }
             }
             @if queue.counts.is_empty() {
-                @for (_, state) in format::STATES { td.number data-label=(state) { span.zero { "–" } } }
+                @for (_, state) in ItemState::WORDS { td.number data-label=(state) { span.zero { "–" } } }
             }
             @for count in &queue.counts {
-                @let state = format::state(count.state());
+                @let state = count.state().word();
                 td.number.dead[state == "dead" && count.count > 0] data-label=(state) {
                     @if count.count > 0 {
                         a href={ (link) "/items?state=" (state) } { (format::count(count.count, count.at_least)) }
@@ -301,15 +301,9 @@ pub(super) fn pause_form(viewer: &Viewer, queue: &str, is_paused: bool) -> Marku
 
 pub(super) async fn pause(viewer: Viewer, Form(form): Form<Pause>) -> Result<Response, Failure> {
     viewer.check_form(&form.form)?;
-    let mode = match &*form.mode {
-        "enqueue" => PauseMode::Enqueue,
-        "both" => PauseMode::Both,
-        "claims" => PauseMode::Claims,
-        _ => {
-            let problem = "mode: must be claims, enqueue or both";
-            return Err(Status::invalid_argument(problem).into());
-        }
-    };
+    let mode = PauseMode::of_word(&form.mode);
+    let mode =
+        mode.ok_or_else(|| Status::invalid_argument("mode: must be claims, enqueue or both"))?;
     let request = PauseQueueRequest {
         queue: form.queue,
         mode: mode.into(),
@@ -336,7 +330,7 @@ pub(super) async fn resume(viewer: Viewer, Form(form): Form<Resume>) -> Result<R
 
 #[cfg(test)]
 mod tests {
-    use lease_broker_proto::{ItemState, StateCount};
+    use lease_broker_proto::StateCount;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use lease_broker_proto::ItemState;
 use maud::{Markup, html};
 
-use super::format;
+use crate::grpc::Words as _;
 
 /// Returns the name of a state with its colour.
 pub(super) fn state_badge(state: ItemState) -> Markup {
-    let name = format::state(state);
+    let name = state.word();
     html! { strong class={ "badge dot " (name) } { (name) } }
 }
 
@@ -15,8 +15,8 @@ pub(super) fn state_badge(state: ItemState) -> Markup {
 pub(super) fn state_links(link: &str, shown: ItemState) -> Markup {
     html! {
         nav.tabs aria-label="States" {
-            @for (state, name) in format::STATES {
-                a class={ "dot " (name) } href={ (link) "/items?state=" (name) } aria-current=[(state == shown).then_some("true")] { (name) }
+            @for (state, name) in ItemState::WORDS {
+                a class={ "dot " (name) } href={ (link) "/items?state=" (name) } aria-current=[(*state == shown).then_some("true")] { (name) }
             }
         }
     }

@@ -161,8 +161,8 @@ impl Operator {
         let record = self.inspect.read_item(queue, parsed.clone()).await?;
         let mut record = record.ok_or_else(|| Error::ItemNotFound(key.to_owned()))?;
         let producer = record.trace_parent.as_deref();
-        if let (None, Some(tracer)) = (producer.and_then(TraceContext::parse), &self.tracer) {
-            let context = tracer.last_context(queue, &record.item.listed);
+        if let (None, Some(recorded)) = (producer.and_then(TraceContext::parse), &self.recorded) {
+            let context = recorded.tracer.last_context(queue, &record.item.listed);
             record.trace_parent = context.map(|context| context.to_string());
         }
         let facts = self.inspect.item_facts(queue, parsed).await?;

@@ -28,7 +28,6 @@ use uuid::Uuid;
 use super::Operator;
 use super::definition::{Definition, OperationChange, Position, StoredPlace};
 use crate::broker::error::Error;
-use crate::broker::recorded_leases::RecordedLeases;
 
 /// The time between two looks at the database.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -50,8 +49,6 @@ const MIN_REST: Duration = Duration::from_millis(2);
 pub(in crate::broker) struct OperationRunner {
     pub(in crate::broker) operator: Arc<Operator>,
     pub(in crate::broker) store: Arc<dyn Store>,
-    /// Records the leases that operations cancel. `None`: they are not recorded.
-    pub(in crate::broker) leases: Option<Arc<RecordedLeases>>,
     /// The id of this broker.
     pub(in crate::broker) broker: Uuid,
     /// Cancelled when an operator tells this broker to drain.
@@ -432,8 +429,8 @@ impl OperationRunner {
         if !applied.released.is_empty() {
             self.operator.wake(queue, Duration::ZERO);
         }
-        if let Some(leases) = &self.leases {
-            leases.ended_by_operation(queue, applied);
+        if let Some(recorded) = &self.operator.recorded {
+            recorded.ended_by_operation(queue, applied);
         }
     }
 }
@@ -464,7 +461,6 @@ impl Operator {
         let runner = OperationRunner {
             operator: self.clone(),
             store: self.store()?.clone(),
-            leases: None,
             broker: Uuid::new_v4(),
             drain: CancellationToken::new(),
             batches: Semaphore::new(MAX_BATCHES),

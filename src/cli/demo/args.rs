@@ -16,8 +16,8 @@ use super::language::Language;
 /// expire, and other workers process those rows. At the end the demo checks, in the database and in the journals of the
 /// workers, that every row was completed exactly once and has its result. If not, the exit code is 1.
 ///
-/// The workers are built in. With --language some of them use the worker library of that language, so that both kinds
-/// share the table. This needs a clone of the repository, around the current folder or around this program, and the
+/// The workers are built in, and use the worker library for Rust. With --language some of them use the library of that language, so
+/// that both kinds share the table. This needs a clone of the repository, around the current folder or around this program, and the
 /// toolchain of the language: Python 3.10 with venv and pip, Node 20 with npm, Go 1.26, or a JDK 17 with Maven. The
 /// first run builds the library below target/ci and downloads its dependencies.
 #[derive(Debug, Args)]

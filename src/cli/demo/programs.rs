@@ -95,7 +95,7 @@ pub(super) fn start_built_in(worker: &BuiltIn) -> Result<WorkerProcess, CommandE
     let mut command = Command::new(program);
     command
         .args(["demo-worker", "--role", worker.role.name(), "--name", name])
-        .args(["--address", &format!("http://{}", worker.address)])
+        .args(["--address", &worker.address])
         .args(["--batch", &worker.batch.to_string()])
         .arg("--journal")
         .arg(&worker.journal);

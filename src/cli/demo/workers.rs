@@ -12,8 +12,7 @@ use super::worker::Role;
 use super::worker_process::WorkerProcess;
 use crate::cli::CommandError;
 
-/// The time that a worker may take to finish its batch and exit. A worker sends a call again for up to
-/// [`RETRY_TIMEOUT`](super::worker::RETRY_TIMEOUT) while the store is unavailable, and a batch ends with one call.
+/// The time that a worker may take to finish its batch and exit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time that the workers of other languages may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,21 +1,15 @@
 //! The readiness of a broker on this host, from `/readyz` of its admin port.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http1;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use reqwest::redirect::Policy;
+use reqwest::{Client, StatusCode};
 use serde::Deserialize;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use super::any_certificate::client_config;
+use crate::cli::connection_failure::innermost_cause;
 
 /// The fields of the answer that a health check needs.
 #[derive(Deserialize)]
@@ -60,42 +54,31 @@ fn has_ipv6() -> bool {
     UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// Asks the admin port of this host. `has_tls`: the port speaks TLS.
+/// Asks the admin port of this host. `has_tls`: the port speaks TLS. Any certificate is accepted: the request has no secret, and the port
+/// can rightly show another one than its file has, because the broker keeps the old pair until it can use the new one.
 ///
 /// # Errors
 /// The port cannot be reached, or the answer is not that of a broker.
-pub(in crate::cli) async fn ask(
-    address: SocketAddr,
-    has_tls: bool,
-) -> Result<Readiness, Box<dyn Error + Send + Sync>> {
-    let stream = TcpStream::connect(address).await?;
-    if !has_tls {
-        return ask_on(stream, address).await;
+pub(in crate::cli) async fn ask(address: SocketAddr, has_tls: bool) -> Result<Readiness, String> {
+    let scheme = if has_tls { "https" } else { "http" };
+    let answer = get(&format!("{scheme}://{address}/readyz")).await;
+    let (status, body) = answer.map_err(|error| innermost_cause(&error))?;
+    if ![StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
+        return Err(format!(
+            "the answer to GET /readyz has the HTTP status {status}"
+        ));
     }
-    let connector = TlsConnector::from(Arc::new(client_config()?));
-    let stream = connector.connect(address.ip().into(), stream).await?;
-    ask_on(stream, address).await
+    serde_json::from_slice(&body).map_err(|error| error.to_string())
 }
 
-async fn ask_on<S>(
-    stream: S,
-    address: SocketAddr,
-) -> Result<Readiness, Box<dyn Error + Send + Sync>>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get("/readyz").header("host", address.to_string());
-    let response = sender.send_request(request.body(Empty::<bytes::Bytes>::new())?);
-    let response = response.await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    connection.abort();
-    if ![StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
-        return Err(format!("the answer to GET /readyz has the HTTP status {status}").into());
-    }
-    Ok(serde_json::from_slice(&body)?)
+async fn get(url: &str) -> reqwest::Result<(StatusCode, Bytes)> {
+    let client = Client::builder()
+        .no_proxy()
+        .redirect(Policy::none())
+        .tls_danger_accept_invalid_certs(true)
+        .build()?;
+    let answer = client.get(url).send().await?;
+    Ok((answer.status(), answer.bytes().await?))
 }
 
 #[cfg(test)]

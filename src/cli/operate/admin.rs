@@ -37,7 +37,7 @@ impl Database {
     pub(super) fn new(operator: Operator) -> Self {
         let operator = Arc::new(operator);
         Self {
-            api: AdminApi::new(operator.clone()),
+            api: AdminApi::new(operator.clone(), None),
             operator,
             caller: Caller::named(database_user()),
         }

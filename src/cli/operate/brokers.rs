@@ -15,6 +15,7 @@ use super::complete;
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
 use crate::cli::output::{Row, proto_moment};
+use crate::grpc::broker_state;
 
 /// The time between two looks at a broker that drains.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -194,16 +195,8 @@ impl LastSeen {
     }
 }
 
-/// Returns the name of the state of a broker.
-pub(super) fn broker_state(broker: &proto::BrokerInstance) -> &'static str {
-    match (broker.is_live, broker.is_draining) {
-        (false, _) => "gone",
-        (true, true) => "draining",
-        (true, false) => "running",
-    }
-}
-
-fn broker_row(broker: &proto::BrokerInstance) -> Row {
+/// Returns the row of a broker.
+pub(super) fn broker_row(broker: &proto::BrokerInstance) -> Row {
     Row::default()
         .field("broker_id", broker.broker_id.clone())
         .field("address", broker.address.clone())

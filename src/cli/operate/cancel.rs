@@ -10,9 +10,9 @@ use super::change::{Change, ChangeArgs, OPERATION};
 use super::complete;
 use super::place_args::with_place;
 use crate::cli::CommandError;
-use crate::cli::lease_args::{problem, state_name, with_results};
+use crate::cli::lease_args::{problem, with_results};
 use crate::cli::output::Row;
-use crate::grpc::duration_to_proto;
+use crate::grpc::{Words as _, duration_to_proto};
 
 /// Cancel leases: take items away from their workers
 ///
@@ -100,7 +100,7 @@ impl Cancel {
             Row::default()
                 .key(key)
                 .field("cancelled", cancelled)
-                .field("state", state_name(result.state()))
+                .field("state", result.state().known_word())
                 .field("fencing_token", token)
                 .data("problem", problem(result.refusal.as_ref()))
         };

@@ -11,10 +11,10 @@ use clap::{ArgMatches, Command};
 use clap_complete::{CompleteEnv, CompletionCandidate};
 use lease_broker_proto::{self as proto, ItemState};
 
-use super::operation_row::operation_state;
 use super::place_args::PlaceArgs;
 use crate::cli::CommandError;
 use crate::cli::runtime::block_on;
+use crate::grpc::Words as _;
 
 /// The time limit for the candidates.
 const LIMIT: Duration = Duration::from_millis(300);
@@ -90,7 +90,7 @@ pub(super) fn operations() -> Candidates {
         };
         let operations = admin.list_operations(request).await?.operations;
         let candidate = |operation: proto::Operation| {
-            let help = format!("{} {}", operation.queue, operation_state(&operation));
+            let help = format!("{} {}", operation.queue, operation.state().word());
             CompletionCandidate::new(operation.operation_id).help(Some(help.into()))
         };
         Ok(operations.into_iter().map(candidate).collect())

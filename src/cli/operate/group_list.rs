@@ -1,6 +1,6 @@
 //! `groups list`: lists the groups of a queue.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCandidates;
 use lease_broker_proto as proto;
 
@@ -8,9 +8,10 @@ use super::complete;
 use super::item_row::known;
 use super::listing::{self, Limit, listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
+use super::word_arg::word;
 use crate::cli::CommandError;
-use crate::cli::lease_args::state_name;
 use crate::cli::output::{Row, proto_moment, std_duration};
+use crate::grpc::Words as _;
 
 /// List the groups of a queue with their states
 ///
@@ -30,8 +31,8 @@ pub(in crate::cli) struct ListGroups {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: String,
     /// Only groups in this state
-    #[arg(long, value_enum)]
-    state: Option<GroupStateName>,
+    #[arg(long, value_parser = word::<proto::GroupState>())]
+    state: Option<proto::GroupState>,
     /// Number of groups to list, or all
     #[arg(long, value_name = "N", default_value = "100", value_parser = parse_limit)]
     limit: Limit,
@@ -39,35 +40,12 @@ pub(in crate::cli) struct ListGroups {
     place: PlaceArgs,
 }
 
-/// The state of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum GroupStateName {
-    Ready,
-    Leased,
-    Waiting,
-    Halted,
-    Paused,
-}
-
-impl From<GroupStateName> for proto::GroupState {
-    fn from(name: GroupStateName) -> Self {
-        match name {
-            GroupStateName::Ready => Self::Ready,
-            GroupStateName::Leased => Self::Leased,
-            GroupStateName::Waiting => Self::Waiting,
-            GroupStateName::Halted => Self::Halted,
-            GroupStateName::Paused => Self::Paused,
-        }
-    }
-}
-
 impl ListGroups {
     pub(super) async fn run(self) -> Result<(), CommandError> {
         let admin = self.place.look(Some(&self.queue)).await?;
-        let state = self.state.map(proto::GroupState::from);
         let request = proto::ListGroupsRequest {
             queue: self.queue,
-            state: state.unwrap_or(proto::GroupState::Unspecified).into(),
+            state: self.state.unwrap_or_default().into(),
             ..proto::ListGroupsRequest::default()
         };
         listing::print(&admin, request, self.place.output(), self.limit).await
@@ -80,14 +58,6 @@ listing! {
 
 /// Returns the row of a group.
 fn group_row(group: &proto::GroupSummary) -> Row {
-    let state = match group.state() {
-        proto::GroupState::Ready => "ready",
-        proto::GroupState::Leased => "leased",
-        proto::GroupState::Waiting => "waiting",
-        proto::GroupState::Halted => "halted",
-        proto::GroupState::Paused => "paused",
-        proto::GroupState::Unspecified => "unknown",
-    };
     let head = group.head.as_ref();
     let pause = group.pause.as_ref();
     let age = std_duration(head.and_then(|head| head.age));
@@ -95,10 +65,13 @@ fn group_row(group: &proto::GroupSummary) -> Row {
     let key = head.map_or("", |head| &head.key);
     Row::default()
         .field("group", group.group.clone())
-        .field("state", state)
+        .field("state", group.state().word())
         .field("leases", group.leases)
         .field("key", known(key))
-        .field("item_state", head.map(|head| state_name(head.state())))
+        .field(
+            "item_state",
+            head.and_then(|head| head.state().known_word()),
+        )
         .shown_duration("since", age)
         .data_duration("age", age)
         .data(

@@ -9,7 +9,7 @@ use super::filter_args::FilterArgs;
 use super::item_row::item_row;
 use super::listing::{self, Limit, listing, parse_limit};
 use super::place_args::{PlaceArgs, with_place};
-use super::state_name::StateName;
+use super::word_arg::word;
 use crate::cli::CommandError;
 use crate::cli::config_args::unknown_queue;
 
@@ -36,8 +36,8 @@ pub(in crate::cli) struct List {
     #[arg(add = ArgValueCandidates::new(complete::queues))]
     queue: Option<String>,
     /// State of the items
-    #[arg(long, value_enum, default_value_t = StateName::Leased)]
-    state: StateName,
+    #[arg(long, value_parser = word::<ItemState>(), default_value = "leased")]
+    state: ItemState,
     /// Maximum number of items to list, or `all`
     #[arg(long, value_name = "N", default_value = "50", value_parser = parse_limit)]
     limit: Limit,
@@ -52,7 +52,7 @@ pub(in crate::cli) struct List {
 
 impl List {
     pub(in crate::cli) async fn run(self) -> Result<(), CommandError> {
-        if self.newest && self.state != StateName::Dead {
+        if self.newest && self.state != ItemState::Dead {
             return Err(CommandError::usage(
                 "--newest is for dead items; add --state dead",
             ));
@@ -64,7 +64,7 @@ impl List {
         };
         let request = proto::ListItemsRequest {
             queue,
-            state: ItemState::from(self.state).into(),
+            state: self.state.into(),
             filter: Some(self.filter.filter(&[])?),
             page_size: 0,
             page_token: String::new(),

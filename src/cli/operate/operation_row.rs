@@ -6,21 +6,11 @@ use serde_json::{Map, Value as Json, json};
 use super::change_kind::ChangeKind;
 use super::item_row::known;
 use crate::cli::output::{Row, json_value, proto_moment};
+use crate::grpc::Words as _;
 
 /// Returns the first part of an id, which is enough to tell operations apart on a screen.
 pub(super) fn short_id(id: &str) -> &str {
     id.split('-').next().unwrap_or(id)
-}
-
-/// Returns the name of the state of an operation.
-pub(super) fn operation_state(operation: &proto::Operation) -> &'static str {
-    match operation.state() {
-        proto::OperationState::Running => "running",
-        proto::OperationState::Done => "done",
-        proto::OperationState::Cancelled => "cancelled",
-        proto::OperationState::Failed => "failed",
-        proto::OperationState::Unspecified => "unknown",
-    }
 }
 
 /// Returns the row of an operation in a list.
@@ -31,7 +21,7 @@ pub(super) fn operation_row(operation: &proto::Operation) -> Row {
         .field("queue", operation.queue.clone())
         .field("action", json!(kind.map(ChangeKind::name)))
         .field("items", json!(kind.map(ChangeKind::state)))
-        .field("state", operation_state(operation))
+        .field("state", operation.state().word())
         .field("changed", operation.changed)
         .field("refused", operation.refused)
         .data("examined", operation.examined)

@@ -8,14 +8,13 @@ use super::admin::Admin;
 use super::audit_args::AuditArgs;
 use super::complete;
 use super::listing::{self, Limit, Listing as _, listing, parse_limit};
-use super::operation_row::{
-    operation_fingerprint, operation_record, operation_row, operation_state,
-};
+use super::operation_row::{operation_fingerprint, operation_record, operation_row};
 use super::place_args::{PlaceArgs, with_place};
 use super::progress::{check_end, follow};
 use super::watch::{Entry, Look, watch};
 use crate::cli::CommandError;
 use crate::cli::output::note;
+use crate::grpc::Words as _;
 
 /// Show operations on many items: those of redrive, cancel and purge
 ///
@@ -201,7 +200,7 @@ impl ContinueOperation {
         let queue = found.unwrap_or_default().queue;
         let admin = self.place.change(Some(&queue)).await?;
         let ended = follow(&admin, &self.id, None).await?;
-        let (id, state) = (&ended.operation_id, operation_state(&ended));
+        let (id, state) = (&ended.operation_id, ended.state().word());
         let sentence = format!(
             "operation {id} is {state}; it has changed {} items",
             ended.changed
@@ -224,7 +223,7 @@ impl CancelOperation {
         let sentence = format!(
             "operation {} is {}; it has changed {} items",
             operation.operation_id,
-            operation_state(&operation),
+            operation.state().word(),
             operation.changed
         );
         self.place

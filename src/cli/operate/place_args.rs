@@ -182,7 +182,7 @@ impl PlaceArgs {
         let config = self.flags.config.load(Vec::new())?;
         let (opened, queues) = opened(&config, queue)?;
         let store = open_existing_store(&config, opened).await?;
-        let operator = Operator::new(store, queues);
+        let operator = Operator::new(store, queues, config.limits.max_items);
         Ok(Admin::Database(Database::new(operator)))
     }
 

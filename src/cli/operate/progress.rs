@@ -10,10 +10,10 @@ use tokio::time::sleep;
 
 use super::admin::{Admin, continue_hint};
 use super::change_kind::ChangeKind;
-use super::operation_row::operation_state;
 use crate::cli::CommandError;
 use crate::cli::output::plural;
 use crate::cli::stop_requests::StopRequests;
+use crate::grpc::Words as _;
 
 /// The time between two looks at the operation.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -72,7 +72,7 @@ async fn wait_for_end(
             Ok(found) => {
                 retries = 0;
                 let operation = found.operation.unwrap_or_default();
-                bar.set_message(operation_state(&operation));
+                bar.set_message(operation.state().word());
                 bar.set_position(operation.changed.unsigned_abs());
                 if operation.state() != proto::OperationState::Running {
                     return Ok(operation);

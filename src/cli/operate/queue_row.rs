@@ -6,8 +6,8 @@ use serde_json::{Value as Json, json};
 
 use super::operation_row::short_id;
 use super::pause_parts::{PauseParts, with_pause};
-use crate::cli::lease_args::state_name;
-use crate::cli::output::{Row, format_duration, proto_moment, std_duration};
+use crate::cli::output::{Row, proto_moment, short_duration, std_duration};
+use crate::grpc::Words as _;
 
 /// The columns of a table beside the counts and ages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,15 +37,15 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
     let mut row = Row::default().field("queue", queue.queue.clone());
     let mut at_least = Vec::new();
     for count in &queue.counts {
-        let Json::String(name) = state_name(count.state()) else {
+        let Some(name) = count.state().known_word() else {
             continue;
         };
         let mut shown = count.count.to_string();
         if count.at_least {
             shown.push('+');
-            at_least.push(name.clone());
+            at_least.push(name);
         }
-        row = row.shown(&name, shown).data(&name, count.count);
+        row = row.shown(name, shown).data(name, count.count);
     }
     if queue.counts.is_empty() {
         for state in State::ALL {
@@ -69,7 +69,7 @@ pub(super) fn queue_row(queue: &proto::QueueSummary, columns: Columns) -> Row {
         ),
     ] {
         let age = std_duration(age);
-        let mut shown = age.map_or_else(|| "-".to_owned(), format_duration);
+        let mut shown = age.map_or_else(|| "-".to_owned(), short_duration);
         if is_sampled && age.is_some() {
             shown.push('+');
         }
@@ -150,12 +150,8 @@ pub(super) fn queue_fingerprint(queue: &proto::QueueSummary) -> String {
 }
 
 /// Returns the name of the mode of a pause, as the flag `--mode` has it.
-pub(super) fn mode_name(mode: proto::PauseMode) -> &'static str {
-    match mode {
-        proto::PauseMode::Enqueue => "enqueue",
-        proto::PauseMode::Both => "both",
-        proto::PauseMode::Claims | proto::PauseMode::Unspecified => "claims",
-    }
+fn mode_name(mode: proto::PauseMode) -> &'static str {
+    mode.known_word().unwrap_or("claims")
 }
 
 /// Returns a pause as one sentence.

@@ -10,8 +10,8 @@ use super::complete;
 use super::item_row::known;
 use super::place_args::{PlaceArgs, with_place};
 use crate::cli::CommandError;
-use crate::cli::lease_args::state_name;
 use crate::cli::output::{Row, json_value, proto_moment, std_duration};
+use crate::grpc::Words as _;
 
 /// Show one item: its columns, its lease, its last error and its trace
 ///
@@ -68,7 +68,7 @@ pub(super) fn record(queue: &str, found: proto::GetItemResponse) -> Row {
     let mut row = Row::default()
         .field("queue", queue)
         .key(&item.key)
-        .field("state", state_name(item.state()))
+        .field("state", item.state().known_word())
         .field("owner", known(&item.owner))
         .field("state_time", proto_moment(item.state_time))
         .duration("age", age)

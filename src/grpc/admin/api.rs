@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lease_broker_model::trace_context::Span;
 use lease_broker_proto as proto;
 use lease_broker_store::{ItemFilter, LimitChange, PauseMode};
 use tonic::Status;
@@ -28,15 +29,18 @@ type Answer<T> = Result<T, Status>;
 pub struct AdminApi {
     operator: Arc<Operator>,
     count_limits: CountLimits,
+    /// The span of the call that is served. `None`: it is not recorded.
+    call: Option<Span>,
 }
 
 impl AdminApi {
-    /// Serves by this operator.
-    pub fn new(operator: Arc<Operator>) -> Self {
+    /// Serves by this operator. `call`: the span of the call that is served. `None`: it is not recorded.
+    pub fn new(operator: Arc<Operator>, call: Option<Span>) -> Self {
         let count_limits = CountLimits::CALL;
         Self {
             operator,
             count_limits,
+            call,
         }
     }
 
@@ -46,6 +50,7 @@ impl AdminApi {
         Self {
             operator,
             count_limits,
+            call: None,
         }
     }
 
@@ -242,7 +247,7 @@ impl AdminApi {
         })
     }
 
-    /// Takes leases away from their workers. A running broker serves this rpc itself, because it also records the leases.
+    /// Takes leases away from their workers.
     pub async fn cancel_leases(
         &self,
         caller: &Caller,
@@ -252,7 +257,8 @@ impl AdminApi {
         caller.check(rpc, &request.queue)?;
         let (queue, reason) = (request.queue.clone(), request.reason.clone());
         let detail = cancelled_keys(&request);
-        let cancelled = self.operator.cancel_leases(cancel_from_proto(request)?);
+        let cancelled = cancel_from_proto(request)?;
+        let cancelled = self.operator.cancel_leases(cancelled, self.call);
         let cancelled = audited(caller, rpc, &queue, &detail, &reason, cancelled).await?;
         Ok(proto::CancelLeasesResponse {
             results: cancel_results(cancelled),

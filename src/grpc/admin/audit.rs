@@ -22,7 +22,7 @@ pub(super) fn of_keys(keys: &[&str]) -> String {
 }
 
 /// Names the items whose leases are taken away.
-pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> String {
+pub(super) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> String {
     let keys = request.cancellations.iter().map(|one| &*one.key);
     of_keys(&keys.collect::<Vec<_>>())
 }
@@ -31,7 +31,7 @@ pub(in crate::grpc) fn cancelled_keys(request: &proto::CancelLeasesRequest) -> S
 ///
 /// A line says `perhaps` if it is not known whether the change was made: after some errors, and if the future is dropped because the
 /// caller went away or its deadline passed.
-pub(in crate::grpc) async fn audited<T>(
+pub(super) async fn audited<T>(
     caller: &Caller,
     rpc: Rpc,
     queue: &str,

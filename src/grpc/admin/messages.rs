@@ -11,6 +11,7 @@ use lease_broker_store::{
     FoundItem, ItemFilter, ListedBroker, OperationState, PauseMode, QueuePause,
 };
 
+use super::settings::queue_settings;
 use crate::broker::{
     Error, ItemList, ItemSelection, ListItems, ListedBrokers, OneItem, OperationChange,
     OperationView, Operator, QueueState, StartOperation,
@@ -57,39 +58,10 @@ pub(super) fn queue_state_to_proto(queue: QueueState<'_>) -> proto::QueueSummary
             .map(operation_to_proto)
             .collect(),
         filterable_columns: queue.spec.filterable.clone(),
-        settings_json: settings_json(queue.spec),
+        settings_json: queue_settings(queue.spec).to_string(),
         waiting_claims: i64::try_from(activity.waiting).unwrap_or(i64::MAX),
         problem,
     }
-}
-
-/// Returns the settings that decide about leases and rows, as a JSON object.
-fn settings_json(queue: &QueueSpec) -> String {
-    let text = |duration: Duration| humantime::format_duration(duration).to_string();
-    let keep = |age: Option<Duration>| age.map_or("never".to_owned(), text);
-    serde_json::json!({
-        "table": queue.table,
-        "key": queue.key,
-        "order": format!("{:?}", queue.order),
-        "lease_duration": text(queue.lease.default),
-        "min_lease_duration": text(queue.lease.min),
-        "max_lease_duration": text(queue.lease.max),
-        "max_attempts": queue.retry.max_attempts,
-        "on_complete": format!("{:?}", queue.on_complete),
-        "writable": queue.writable,
-        "filterable": queue.filterable,
-        "checkpoint_max_bytes": queue.max_checkpoint_bytes,
-        "max_item_bytes": queue.max_item_bytes,
-        "max_lease_age": queue.max_lease_age.map(text),
-        "enqueue_memory": text(queue.enqueue_memory),
-        "keep_for": {
-            "completed": keep(queue.keep_for.completed),
-            "dead": keep(queue.keep_for.dead),
-            "archive": keep(queue.keep_for.archive),
-        },
-        "purge": queue.allows_purge,
-    })
-    .to_string()
 }
 
 /// Converts a pause.

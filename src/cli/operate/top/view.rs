@@ -1,22 +1,30 @@
 //! Draws the screen.
 
-use std::time::Duration;
-
 use lease_broker_model::text;
 use lease_broker_proto::{self as proto, ItemState};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
+use ratatui::widgets::{self, Cell, Paragraph, Table, TableState, Wrap};
 
-use super::model::{Model, Question, QueueItem, count_of};
+use super::model::{Model, Question, QueueItem};
 use super::style::Styles;
-use crate::cli::operate::brokers::broker_state;
-use crate::cli::operate::queue_row::{mode_name, pause_text, rate_text};
-use crate::cli::output::std_duration;
+use crate::cli::operate::brokers::broker_row;
+use crate::cli::operate::item_row::item_row;
+use crate::cli::operate::queue_row::{Columns, pause_text, queue_row, rate_text};
+use crate::cli::output::Row;
+use crate::grpc::Words as _;
 
 const KEYS: &str =
     "up/down select  Enter open  Esc back  s sort  r reverse  p pause/resume  q quit";
+/// The columns of a queue that other commands leave out.
+const SHOWN: Columns = Columns {
+    rates: true,
+    paused: true,
+    operations: false,
+    problem: false,
+};
 
 /// Draws the screen.
 pub(super) fn draw(frame: &mut Frame, model: &Model) {
@@ -77,84 +85,35 @@ fn draw_title(frame: &mut Frame, area: Rect, model: &Model, styles: Styles) {
     frame.render_widget(Line::styled(text, styles.title), area);
 }
 
-fn count_text(queue: &proto::QueueSummary, state: ItemState) -> String {
-    if queue.counts.is_empty() {
-        return "-".to_owned();
-    }
-    let count = count_of(queue, state);
-    format!("{}{}", count.count, if count.at_least { "+" } else { "" })
-}
-
-/// Returns a duration in its two largest units.
-fn short(duration: Option<Duration>) -> String {
-    let Some(duration) = duration else {
-        return "-".to_owned();
-    };
-    let whole = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
-    let units: Vec<&str> = whole.split(' ').take(2).collect();
-    units.join(" ")
-}
-
 fn draw_queues(frame: &mut Frame, area: Rect, model: &Model, styles: Styles) {
-    let row = |queue: &proto::QueueSummary| {
-        let rates = queue.rates.unwrap_or_default();
-        let dead = count_text(queue, ItemState::Dead);
-        let dead_style = match count_of(queue, ItemState::Dead).count {
-            0 => styles.faint,
-            _ => styles.warning,
-        };
-        let paused = queue.pause.as_ref();
-        Row::new([
-            Cell::from(text::cell(&queue.queue).into_owned()),
-            Cell::from(count_text(queue, ItemState::Ready)),
-            Cell::from(count_text(queue, ItemState::Leased)),
-            Cell::from(count_text(queue, ItemState::Delayed)),
-            Cell::from(dead).style(dead_style),
-            Cell::from(short(std_duration(queue.oldest_ready))),
-            Cell::from(short(std_duration(queue.oldest_lease))),
-            Cell::from(rate_text(rates.claimed)),
-            Cell::from(rate_text(rates.completed)),
-            Cell::from(rate_text(rates.failed)),
-            Cell::from(paused.map_or("", |pause| mode_name(pause.mode()))).style(styles.warning),
-        ])
-    };
-    let widths = [
-        Constraint::Min(8),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(6),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Length(7),
+    const COLUMNS: [Column<'_>; 11] = [
+        ("queue", "queue", Constraint::Min(8)),
+        ("ready", "ready", Constraint::Length(7)),
+        ("leased", "leased", Constraint::Length(7)),
+        ("delayed", "delayed", Constraint::Length(7)),
+        ("dead", "dead", Constraint::Length(6)),
+        ("oldest_ready", "oldest", Constraint::Length(9)),
+        ("oldest_lease", "lease", Constraint::Length(9)),
+        ("claimed/s", "clm/s", Constraint::Length(6)),
+        ("completed/s", "done/s", Constraint::Length(6)),
+        ("failed/s", "fail/s", Constraint::Length(6)),
+        ("paused", "paused", Constraint::Length(7)),
     ];
-    let header = [
-        "queue", "ready", "leased", "delayed", "dead", "oldest", "lease", "clm/s", "done/s",
-        "fail/s", "paused",
-    ];
+
     let queues = model.snapshot.queues.iter();
     let selected = queues
         .clone()
         .position(|queue| queue.queue == model.selected);
-    let table = Table::new(queues.map(row), widths)
-        .header(Row::new(header).style(styles.header))
-        .row_highlight_style(styles.selected);
-    let mut state = TableState::default().with_selected(selected);
-    frame.render_stateful_widget(table, area, &mut state);
+    let rows = queues.map(|queue| queue_row(queue, SHOWN));
+    draw_table(frame, area, &COLUMNS, rows, selected, styles);
 }
 
 fn draw_queue(frame: &mut Frame, area: Rect, queue: &proto::QueueSummary, styles: Styles) {
-    let counts = [
-        ("ready", ItemState::Ready),
-        ("leased", ItemState::Leased),
-        ("delayed", ItemState::Delayed),
-        ("completed", ItemState::Completed),
-        ("dead", ItemState::Dead),
-    ]
-    .map(|(name, state)| format!("{name} {}", count_text(queue, state)));
+    let row = queue_row(queue, SHOWN);
+    let counts = ItemState::WORDS.iter();
+    let counts: Vec<String> = counts
+        .map(|(_, name)| format!("{name} {}", row.text(name)))
+        .collect();
     let rates = queue.rates.unwrap_or_default();
     let rates = [
         ("claimed", rates.claimed),
@@ -164,46 +123,36 @@ fn draw_queue(frame: &mut Frame, area: Rect, queue: &proto::QueueSummary, styles
         ("enqueued", rates.enqueued),
     ]
     .map(|(name, rate)| format!("{name} {}/s", rate_text(rate)));
+    let cell = |text: &str| text::cell(text).into_owned();
     let mut lines = vec![
         Line::styled(
             format!(
                 "Queue {} in table {}",
-                text::cell(&queue.queue),
-                text::cell(&queue.table)
+                row.text("queue"),
+                cell(&queue.table)
             ),
             styles.header,
         ),
         Line::from(counts.join("  ")),
         Line::from(format!(
             "oldest ready {}  oldest lease {}  waiting claims {}",
-            short(std_duration(queue.oldest_ready)),
-            short(std_duration(queue.oldest_lease)),
+            row.text("oldest_ready"),
+            row.text("oldest_lease"),
             queue.waiting_claims
         )),
         Line::from(rates.join("  ")),
     ];
-    if let Some(pause) = &queue.pause {
-        lines.push(Line::styled(
-            text::cell(&pause_text(pause)).into_owned(),
-            styles.warning,
-        ));
-    }
-    if !queue.problem.is_empty() {
-        lines.push(Line::styled(
-            text::cell(&queue.problem).into_owned(),
-            styles.warning,
-        ));
-    }
+    let pause = queue.pause.as_ref().map(pause_text);
+    let problem = Some(queue.problem.clone()).filter(|problem| !problem.is_empty());
+    let warnings = pause.into_iter().chain(problem);
+    lines.extend(warnings.map(|warning| Line::styled(cell(&warning), styles.warning)));
     for operation in &queue.operations {
         lines.push(Line::from(format!(
             "operation {} has changed {} items",
             operation.operation_id, operation.changed
         )));
     }
-    lines.push(Line::styled(
-        text::cell(&queue.settings_json).into_owned(),
-        styles.faint,
-    ));
+    lines.push(Line::styled(cell(&queue.settings_json), styles.faint));
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), area);
 }
 
@@ -219,73 +168,66 @@ fn draw_items(
     let items = items
         .iter()
         .filter(|item| !model.is_open || item.queue == model.selected);
-    let rows = items.take(area.height.into()).map(|found| {
-        let item = &found.item;
-        Row::new(
-            [
-                text::cell(&found.queue),
-                text::cell(&item.key),
-                text::cell(&item.owner),
-                short(found.age()).into(),
-                item.attempt.to_string().into(),
-                text::cell(&item.error),
-            ]
-            .map(|text| Cell::from(text.into_owned())),
-        )
-    });
-    let widths = [
-        Constraint::Max(16),
-        Constraint::Max(20),
-        Constraint::Max(20),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Fill(1),
+    let rows = items.take(area.height.into());
+    let rows = rows.map(|found| item_row(&found.item).first("queue", &*found.queue));
+    let length = u16::try_from(title.chars().count()).unwrap_or(16);
+    let columns = [
+        ("queue", title, Constraint::Length(length.max(13))),
+        ("key", "key", Constraint::Max(20)),
+        ("owner", "worker", Constraint::Max(20)),
+        ("since", "since", Constraint::Length(9)),
+        ("attempt", "attempt", Constraint::Length(8)),
+        ("error", "error", Constraint::Fill(1)),
     ];
-    let header = Row::new([title, "key", "worker", "since", "attempt", "error"]);
-    let widths_with_title = {
-        let mut widths = widths;
-        let length = u16::try_from(title.chars().count()).unwrap_or(16);
-        widths[0] = Constraint::Length(length.max(13));
-        widths
-    };
-    let table = Table::new(rows, widths_with_title).header(header.style(styles.header));
-    frame.render_widget(table, area);
+    draw_table(frame, area, &columns, rows, None, styles);
 }
 
 fn draw_brokers(frame: &mut Frame, area: Rect, brokers: &[proto::BrokerInstance], styles: Styles) {
-    let row = |broker: &proto::BrokerInstance| {
-        let state = broker_state(broker);
-        let style = match state {
-            "draining" => styles.warning,
-            "gone" => styles.faint,
-            _ => ratatui::style::Style::new(),
-        };
-        let differing = match &broker.differing_queues[..] {
-            [] => String::new(),
-            queues => format!("other settings: {}", queues.join(", ")),
-        };
-        Row::new(
-            [
-                broker.broker_id.clone(),
-                broker.address.clone(),
-                broker.version.clone(),
-                state.to_owned(),
-                differing,
-            ]
-            .map(|text| Cell::from(text::cell(&text).into_owned())),
-        )
-        .style(style)
-    };
-    let widths = [
-        Constraint::Length(36),
-        Constraint::Max(24),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Fill(1),
+    const COLUMNS: [Column<'_>; 5] = [
+        ("broker_id", "Brokers", Constraint::Length(36)),
+        ("address", "address", Constraint::Max(24)),
+        ("version", "version", Constraint::Length(8)),
+        ("state", "state", Constraint::Length(8)),
+        ("differing_queues", "other settings", Constraint::Fill(1)),
     ];
-    let header = Row::new(["Brokers", "address", "version", "state", ""]);
-    let table = Table::new(brokers.iter().map(row), widths).header(header.style(styles.header));
-    frame.render_widget(table, area);
+
+    let rows = brokers.iter().map(broker_row);
+    draw_table(frame, area, &COLUMNS, rows, None, styles);
+}
+
+/// A column of a table: the name of its field, its heading, and its width.
+type Column<'a> = (&'a str, &'a str, Constraint);
+
+/// Draws rows as the commands for one kind of them print them.
+fn draw_table(
+    frame: &mut Frame,
+    area: Rect,
+    columns: &[Column<'_>],
+    rows: impl Iterator<Item = Row>,
+    selected: Option<usize>,
+    styles: Styles,
+) {
+    let drawn = |row: Row| {
+        let cell = |(name, ..): &Column<'_>| {
+            let text = text::visible(row.text(name)).into_owned();
+            Cell::from(text).style(cell_style(&row, name, styles))
+        };
+        widgets::Row::new(columns.iter().map(cell).collect::<Vec<_>>())
+    };
+    let header = columns.iter().map(|(_, heading, _)| *heading);
+    let table = Table::new(rows.map(drawn), columns.iter().map(|(.., width)| *width))
+        .header(widgets::Row::new(header).style(styles.header))
+        .row_highlight_style(styles.selected);
+    let mut state = TableState::default().with_selected(selected);
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn cell_style(row: &Row, name: &str, styles: Styles) -> Style {
+    match (name, row.text(name), row.text("state")) {
+        ("dead" | "paused", "0" | "-", _) | (_, _, "gone") => styles.faint,
+        ("dead" | "paused", ..) | (_, _, "draining") => styles.warning,
+        _ => Style::new(),
+    }
 }
 
 fn draw_message(frame: &mut Frame, area: Rect, model: &Model, styles: Styles) {
