@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{EnqueueRequest, ListBrokersRequest, Outcome};
@@ -208,6 +208,8 @@ async fn sighup_serves_no_database_that_went_back_in_time() {
     std::fs::copy(&store, &backup).expect("copied");
     wait_for_announcement(&store).await;
     checkpoint();
+    // The store looks at its file at most this often.
+    tokio::time::sleep(Duration::from_millis(100)).await;
     client.enqueue(&["a"]).await;
     std::fs::copy(&backup, &store).expect("copied");
     let refused = "went back in time";
