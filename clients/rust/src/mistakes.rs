@@ -592,3 +592,20 @@ async fn settlement_that_a_stop_gives_up_is_unknown() {
     worker.stop(Duration::ZERO).await.expect("no error");
     assert_eq!(count(&worker, EventName::Unknown), 1);
 }
+
+#[tokio::test]
+async fn item_that_middleware_leaves_out_fails() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .middleware(|_, context, next| next.run(Vec::new(), context))
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    worker.wait().await.expect("the item is settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    let text = &failures[0].error_message;
+    assert!(
+        text.starts_with("Error: middleware must pass exactly one item on"),
+        "{text}"
+    );
+}
