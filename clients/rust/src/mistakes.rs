@@ -452,7 +452,6 @@ async fn panic_in_a_drop_fails_the_item() {
         let worker = Worker::new(broker.serve().to_string(), "work")
             .max_items(1)
             .time_limit(limit)
-            .stuck_after(Duration::from_millis(10))
             .start(move |_, _| async move {
                 let local = PanicsInDrop;
                 if runs_on {
@@ -608,4 +607,18 @@ async fn item_that_middleware_leaves_out_fails() {
         text.starts_with("Error: middleware must pass exactly one item on"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn dropped_handler_is_not_stuck() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .time_limit(Duration::from_millis(10))
+        .stuck_after(Duration::from_secs(3))
+        .start(|_, _| std::future::pending())
+        .expect("a worker");
+    worker.wait().await.expect("the item is settled");
+    assert!(worker.counters().contains(&(EventName::Stuck, 0)));
+    assert_eq!(broker.failures.lock().expect("no panic").len(), 1);
 }
