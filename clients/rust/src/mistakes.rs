@@ -622,3 +622,25 @@ async fn dropped_handler_is_not_stuck() {
     assert!(worker.counters().contains(&(EventName::Stuck, 0)));
     assert_eq!(broker.failures.lock().expect("no panic").len(), 1);
 }
+
+#[tokio::test]
+async fn worker_that_is_refused_stops_the_others() {
+    let broker = Broker::default();
+    let refusal = Status::new(Code::NotFound, "no such queue");
+    broker
+        .claim_errors
+        .lock()
+        .expect("no panic")
+        .push_back(refusal);
+    let address = broker.serve().to_string();
+    let connection = Connection::new(&address, Credentials::plaintext()).expect("valid");
+    // The second claim is refused. A claim after it is never answered.
+    let workers = ["a", "b"].map(|queue| {
+        let worker = connection
+            .worker(queue)
+            .start(|_, _| async { Ok(Done::new()) });
+        worker.expect("it starts")
+    });
+    let error = running::wait_all(&workers).await.expect_err("refused");
+    assert!(matches!(error, WorkerError::Refused(_)), "{error}");
+}
