@@ -121,7 +121,9 @@ impl RunningWorker {
 /// The first error, as for [`Worker::run`](super::Worker::run).
 pub async fn run_all(workers: impl IntoIterator<Item = RunningWorker>) -> Result<(), WorkerError> {
     let workers: Vec<_> = workers.into_iter().collect();
-    workers.iter().for_each(RunningWorker::stop_on_signals);
+    for worker in &workers {
+        worker.stop_on_signals();
+    }
     wait_all(&workers).await
 }
 
@@ -131,7 +133,9 @@ pub(super) async fn wait_all(workers: &[RunningWorker]) -> Result<(), WorkerErro
     let mut result = Ok(());
     while let Some(ended) = waits.next().await {
         if ended.is_err() {
-            workers.iter().for_each(|worker| worker.0.request_stop());
+            for worker in workers {
+                worker.0.request_stop();
+            }
         }
         result = result.and(ended);
     }
