@@ -24,11 +24,14 @@ values! {
     i16 => |int: i16| Value::Int(int.into());
     u32 => |int: u32| Value::Int(int.into());
     u16 => |int: u16| Value::Int(int.into());
+    u8 => |int: u8| Value::Int(int.into());
     f64 => Value::Double;
     f32 => |double: f32| Value::Double(double.into());
     String => Value::Text;
     &str => |text: &str| Value::Text(text.to_owned());
+    &String => |text: &String| Value::Text(text.clone());
     Vec<u8> => Value::Bytes;
+    &[u8] => |bytes: &[u8]| Value::Bytes(bytes.to_vec());
     SystemTime => timestamp;
 }
 

@@ -3,7 +3,7 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 
 import { durationMessage, milliseconds } from "./clock.js";
-import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
+import { BatchError, DeadLetter, decisionIn, errorText, Release, Retry } from "./errors.js";
 import { followUpMessage, type Item, type Result } from "./item.js";
 import type { HeldLease, Run } from "./leases.js";
 import {
@@ -111,12 +111,13 @@ function ofResult(lease: HeldLease, value: unknown): Ending {
 
 function ofError(run: Run, lease: HeldLease, error: unknown, timeLimit: number | null): Ending {
   try {
-    if (error instanceof Retry) return failed(lease, errorText(error), error.after);
-    if (error instanceof Release) return released(lease, error.after);
+    const decision = decisionIn(error);
+    if (decision instanceof Retry) return failed(lease, errorText(decision), decision.after);
+    if (decision instanceof Release) return released(lease, decision.after);
+    if (decision instanceof DeadLetter) return failed(lease, errorText(decision), null, true);
   } catch (problem) {
     return failed(lease, errorText(problem));
   }
-  if (error instanceof DeadLetter) return failed(lease, errorText(error), null, true);
   if (run.context.cause === "shutdown") return released(lease);
   if (run.context.cause === "time_limit" && isAbort(run, error)) return failed(lease, limitText(timeLimit));
   return failed(lease, errorText(error));

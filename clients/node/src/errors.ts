@@ -101,6 +101,19 @@ export class BatchError extends Error {
   }
 }
 
+const MAX_CAUSES = 100;
+
+/** Returns the first error that says how the item ends, among an error and its causes. Null: there is none. */
+export function decisionIn(error: unknown): Retry | DeadLetter | Release | null {
+  let cause = error;
+  // The causes can form a circle.
+  for (let depth = 0; depth < MAX_CAUSES && cause instanceof Error; depth += 1) {
+    if (cause instanceof Retry || cause instanceof DeadLetter || cause instanceof Release) return cause;
+    cause = cause.cause;
+  }
+  return null;
+}
+
 /** The reason of a cancelled handler's signal. */
 export class Cancelled extends Error {
   override name = "Cancelled";

@@ -103,6 +103,26 @@ class LeasedItem implements Item {
   get traceParent(): string {
     return this.#lease.traceParent;
   }
+
+  /** Returns the fields for `JSON.stringify`. JSON has neither integers of 64 bits nor bytes: they are texts, bytes in base64. */
+  toJSON(): object {
+    const columns = Object.entries(this.columns).map(([name, value]) => [name, jsonOf(value)]);
+    return {
+      key: this.key,
+      columns: Object.fromEntries(columns) as object,
+      attempt: this.attempt,
+      maxAttempts: this.maxAttempts,
+      fencingToken: jsonOf(this.fencingToken),
+      readyTime: this.readyTime,
+      checkpoint: jsonOf(this.checkpoint),
+      traceParent: this.traceParent,
+    };
+  }
+}
+
+function jsonOf(value: ColumnValue): ColumnValue {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
+  return typeof value === "bigint" ? String(value) : value;
 }
 
 /** Returns the row of a lease. */

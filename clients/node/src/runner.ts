@@ -3,7 +3,7 @@
 import { inOwnContext } from "./async_context.js";
 import { now } from "./clock.js";
 import { type Ending, failed, ofReturn, ofThrow } from "./endings.js";
-import { BatchError, DeadLetter, errorText, Release, Retry } from "./errors.js";
+import { BatchError, decisionIn, errorText } from "./errors.js";
 import type { Item } from "./item.js";
 import type { Context, HeldLease, Run } from "./leases.js";
 import { logThrown } from "./options.js";
@@ -93,7 +93,6 @@ function endingsOf(run: Run, leases: readonly HeldLease[], error: unknown, timeL
 
 /** Logs an error that a handler did not throw on purpose, with its stack. */
 function logError(run: Run, leases: readonly HeldLease[], error: unknown): void {
-  const onPurpose = [Retry, DeadLetter, Release, BatchError].some((type) => error instanceof type);
-  if (onPurpose || run.cancelled !== null) return;
+  if (error instanceof BatchError || decisionIn(error) !== null || run.cancelled !== null) return;
   logThrown(run.logger, `the handler of ${leases.map((lease) => lease.item.key).join(", ")} failed`, error);
 }

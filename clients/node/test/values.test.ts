@@ -4,12 +4,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
 
-import { fromBinary } from "@bufbuild/protobuf";
+import { create, fromBinary } from "@bufbuild/protobuf";
 
 import { durationMessage, durationMilliseconds, milliseconds } from "../src/clock.js";
 import { errorText } from "../src/errors.js";
 import { Decimal, type NewColumnValue, Release, Retry, UnknownColumnError } from "../src/index.js";
-import { ColumnValueSchema } from "../src/v1.js";
+import { readItem } from "../src/item.js";
+import { ColumnValueSchema, LeaseSchema } from "../src/v1.js";
 import { columnsFromMessages, fromMessage, type Row, rowToMessages, toMessage } from "../src/values.js";
 
 test("values survive the way to the broker and back", () => {
@@ -30,6 +31,21 @@ test("columns are used as a plain object is", async () => {
   assert.equal(inspect(columns), "{ Total: 1.5, Customer: null }");
   assert.deepEqual(structuredClone(columns), { Total: 1.5, Customer: null });
   assert.equal(await Promise.resolve(columns), columns);
+});
+
+test("JSON of an item has integers and bytes as texts", () => {
+  const columns = rowToMessages({ Total: 5, Photo: new Uint8Array([1]), Paid: null });
+  const lease = create(LeaseSchema, { item: { key: "7", columns }, attempt: 1, maxAttempts: 3, fencingToken: 2n, traceParent: "00" });
+  assert.deepEqual(JSON.parse(JSON.stringify(readItem(lease))), {
+    key: "7",
+    columns: { Total: "5", Photo: "AQ==", Paid: null },
+    attempt: 1,
+    maxAttempts: 3,
+    fencingToken: "2",
+    readyTime: null,
+    checkpoint: null,
+    traceParent: "00",
+  });
 });
 
 test("a value of an unknown kind throws when it is read", () => {

@@ -45,12 +45,17 @@ test("an unknown column fails the item with the known ones", async (t) => {
   assert.deepEqual(broker.sql("SELECT result, lease_error FROM work"), [{ result: null, lease_error: text }]);
 });
 
+const ownCause: Error = new Error("outer");
+ownCause.cause = ownCause;
+
 for (const [name, error, state, text] of [
   ["Retry", new Retry("no paper", { after: "1m" }), DELAYED, "Retry: no paper"],
   ["another error", new TypeError("bad"), DELAYED, "TypeError: bad"],
   ["a text", "a text", DELAYED, "string: a text"],
   ["DeadLetter", new DeadLetter("no customer"), DEAD, "DeadLetter: no customer"],
   ["Release", new Release({ after: "1m" }), DELAYED, null],
+  ["an error that a DeadLetter caused", new Error("outer", { cause: new DeadLetter("no customer") }), DEAD, "DeadLetter: no customer"],
+  ["an error that is its own cause", ownCause, DELAYED, "Error: outer"],
 ] as const) {
   test(`throwing ${name} ends the item`, async (t) => {
     const broker = await startBroker(t);

@@ -101,6 +101,12 @@ def test_unknown_column_fails_the_item_with_the_known_ones(broker: Broker) -> No
     assert broker.rows("SELECT lease_error FROM work") == [(text,)]
 
 
+def caused_by(cause: Exception) -> Exception:
+    error = RuntimeError("outer")
+    error.__cause__ = cause
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "state", "text"),
     [
@@ -108,6 +114,8 @@ def test_unknown_column_fails_the_item_with_the_known_ones(broker: Broker) -> No
         (ValueError("bad"), DELAYED, "ValueError: bad"),
         (DeadLetter("no customer"), DEAD, "DeadLetter: no customer"),
         (Release(after=60), DELAYED, None),
+        (caused_by(DeadLetter("no customer")), DEAD, "DeadLetter: no customer"),
+        (caused_by(caused_by(Release(after=60))), DELAYED, None),
     ],
 )
 def test_exception_says_how_the_item_ends(broker: Broker, error: Exception, state: int, text: str | None) -> None:

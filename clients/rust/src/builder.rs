@@ -64,7 +64,8 @@ impl Worker {
         self
     }
 
-    /// Sets the time after its cancellation at which a handler that still runs is stuck. Default: 30 s.
+    /// Sets the time after its cancellation at which a handler that still runs is stuck. Its future is dropped 5 s after the
+    /// cancellation, or after half of this time if that is less. Default: 30 s.
     pub fn stuck_after(mut self, time: Duration) -> Self {
         self.options.stuck_after = time;
         self

@@ -42,6 +42,7 @@ impl fmt::Display for Cause {
 /// The error of a handler that ends because it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
+#[non_exhaustive]
 pub struct Cancelled {
     /// The reason of the cancellation.
     pub cause: Cause,

@@ -18,7 +18,7 @@ const MAX_TEXT_CHARS: usize = 1_024;
 const OPTIONAL_FIELDS: [&str; 3] = ["checkpoint", "retry_delay", "delay"];
 
 /// The result of a handler that has done its work: the item is completed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     columns: Row,
     follow_ups: Vec<(String, NewItem)>,
@@ -69,6 +69,11 @@ impl BatchDone {
     /// [`Release`](super::Release), or any other.
     pub fn fail(&mut self, item: &Item, error: impl Into<HandlerError>) {
         self.0.insert(item.lease(), Err(error.into()));
+    }
+
+    /// Returns the result of an item, for tests of handlers. `None`: the item is completed without columns and follow-ups.
+    pub fn get(&self, item: &Item) -> Option<&Result<Done, HandlerError>> {
+        self.0.get(&item.lease())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -250,4 +255,25 @@ pub(super) fn time_limit_text(limit: Option<Duration>) -> String {
         || "time limit of half of the lease".to_owned(),
         |limit| format!("time limit of {} s", limit.as_secs_f64()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DeadLetter;
+
+    #[test]
+    fn results_of_items_of_a_test_are_told_apart() {
+        let items = ["1", "2", "3"].map(|key| Item::of_row(key, Row::new()));
+        let mut done = BatchDone::new();
+        done.fail(&items[0], DeadLetter::new("no customer"));
+        done.complete(&items[1], Done::new().column("total", 1));
+        let results = items.each_ref().map(|item| done.get(item));
+        assert_eq!(
+            results[0],
+            Some(&Err(DeadLetter::new("no customer").into()))
+        );
+        assert_eq!(results[1], Some(&Ok(Done::new().column("total", 1))));
+        assert_eq!(results[2], None);
+    }
 }

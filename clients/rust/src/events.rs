@@ -15,7 +15,7 @@ pub(super) type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
 macro_rules! event_names {
     ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
         /// The name of an event.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum EventName {
             $($(#[$doc])* $name,)*
@@ -96,6 +96,7 @@ pub struct Event {
 
 /// A request that is about to be sent again.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RetriedCall {
     /// The name of the method, such as `ClaimBatch`.
     pub rpc: &'static str,

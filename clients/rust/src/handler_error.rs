@@ -2,32 +2,46 @@
 
 use std::error::Error;
 use std::fmt;
+use std::iter;
 use std::time::Duration;
 
 use super::context::Cancelled;
 
-/// The error of a handler. Every error converts to it by `?`.
+/// The error of a handler. Every error that implements [`Error`] converts to it by `?`.
 ///
-/// [`Retry`], [`DeadLetter`] and [`Release`] say how the item ends. Any other error fails the item with the text
-/// `TypeName: message`, and the item is tried again while it has attempts left.
-#[derive(Debug)]
+/// [`Retry`], [`DeadLetter`] and [`Release`] say how the item ends, also as a source of another error. Any other error fails the item
+/// with the text `TypeName: message`, and the item is tried again while it has attempts left.
+#[derive(Debug, PartialEq, Eq)]
 pub struct HandlerError {
     pub(super) kind: ErrorKind,
     pub(super) text: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an item ends. [`Retry`], [`DeadLetter`] and [`Release`] have it as their source. So it is found in an error that wraps one of
+/// them, and also in one that stands for it, as by `#[error(transparent)]`: such an error returns the sources of the wrapped one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ErrorKind {
+    #[error("the item has failed")]
     Failed { retry_after: Option<Duration> },
+    #[error("the item is dead")]
     DeadLetter,
+    #[error("the item is released")]
     Release { after: Option<Duration> },
+    #[error("the handler was cancelled")]
     Cancelled,
 }
 
 impl HandlerError {
-    /// Returns an error with this text, for errors that do not implement [`Error`].
+    /// Returns an error with this text.
     pub fn new(text: impl fmt::Display) -> Self {
         Self::failed(format!("Error: {text}"))
+    }
+
+    /// Converts an error whose type is not known, such as `Box<dyn Error + Send + Sync>` or that of the crate `anyhow`, for
+    /// which `?` needs `map_err(HandlerError::boxed)`. A [`DeadLetter`], [`Retry`] or [`Release`] in it counts.
+    pub fn boxed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let error: Box<dyn Error + Send + Sync> = error.into();
+        Self::of("Error", &*error)
     }
 
     /// Returns an error with exactly this text, for programs that pass on the text of another program.
@@ -35,32 +49,35 @@ impl HandlerError {
         let kind = ErrorKind::Failed { retry_after: None };
         Self { kind, text }
     }
+
+    /// Returns the error with the name of its type.
+    fn of(name: &str, error: &(dyn Error + 'static)) -> Self {
+        let kind_of = |error: &(dyn Error + 'static)| {
+            let cancelled = error.is::<Cancelled>().then_some(ErrorKind::Cancelled);
+            cancelled.or_else(|| error.downcast_ref().copied())
+        };
+        let kind = iter::successors(Some(error), |&error| error.source()).find_map(kind_of);
+        let text = match with_sources(error) {
+            message if message.is_empty() => name.to_owned(),
+            message => format!("{name}: {message}"),
+        };
+        Self {
+            kind: kind.unwrap_or(ErrorKind::Failed { retry_after: None }),
+            text,
+        }
+    }
+}
+
+/// The text that is stored on the row.
+impl fmt::Display for HandlerError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        let given: &(dyn Error + 'static) = &error;
-        let kind = if let Some(retry) = given.downcast_ref::<Retry>() {
-            ErrorKind::Failed {
-                retry_after: retry.after,
-            }
-        } else if given.is::<DeadLetter>() {
-            ErrorKind::DeadLetter
-        } else if let Some(release) = given.downcast_ref::<Release>() {
-            ErrorKind::Release {
-                after: release.after,
-            }
-        } else if given.is::<Cancelled>() {
-            ErrorKind::Cancelled
-        } else {
-            ErrorKind::Failed { retry_after: None }
-        };
-        let name = type_name(std::any::type_name::<E>());
-        let text = match with_sources(given) {
-            message if message.is_empty() => name.to_owned(),
-            message => format!("{name}: {message}"),
-        };
-        Self { kind, text }
+        Self::of(type_name(std::any::type_name::<E>()), &error)
     }
 }
 
@@ -70,13 +87,13 @@ fn type_name(path: &str) -> &str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// Returns the message of an error, followed by those of its sources that it does not contain itself.
+/// Returns the message of an error, followed by those of its sources that it does not contain itself, except an [`ErrorKind`].
 pub(super) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
-        if !text.contains(&more) {
+        if !text.contains(&more) && !error.is::<ErrorKind>() {
             text = format!("{text}: {more}");
         }
         source = error.source();
@@ -89,20 +106,21 @@ pub(super) fn with_sources(error: &(dyn Error + 'static)) -> String {
 #[error("{text}")]
 pub struct Retry {
     text: String,
-    after: Option<Duration>,
+    source: ErrorKind,
 }
 
 impl Retry {
     /// Returns an error after which the item waits for the queue's backoff.
     pub fn new(text: impl fmt::Display) -> Self {
-        let (text, after) = (text.to_string(), None);
-        Self { text, after }
+        let (text, source) = (text.to_string(), ErrorKind::Failed { retry_after: None });
+        Self { text, source }
     }
 
     /// Sets the delay before the next attempt in place of the queue's backoff, up to 366 days.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
-        self.after = Some(delay);
+        let retry_after = Some(delay);
+        self.source = ErrorKind::Failed { retry_after };
         self
     }
 }
@@ -112,21 +130,29 @@ impl Retry {
 #[error("{text}")]
 pub struct DeadLetter {
     text: String,
+    source: ErrorKind,
 }
 
 impl DeadLetter {
     /// Returns an error with a text that is stored on the row.
     pub fn new(text: impl fmt::Display) -> Self {
-        let text = text.to_string();
-        Self { text }
+        let (text, source) = (text.to_string(), ErrorKind::DeadLetter);
+        Self { text, source }
     }
 }
 
 /// Releases the item. The attempt does not count.
-#[derive(Clone, Debug, Default, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("released")]
 pub struct Release {
-    after: Option<Duration>,
+    source: ErrorKind,
+}
+
+impl Default for Release {
+    fn default() -> Self {
+        let source = ErrorKind::Release { after: None };
+        Self { source }
+    }
 }
 
 impl Release {
@@ -138,7 +164,8 @@ impl Release {
     /// Sets the delay before the item is ready again, up to 366 days.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
-        self.after = Some(delay);
+        let after = Some(delay);
+        self.source = ErrorKind::Release { after };
         self
     }
 }
@@ -161,6 +188,34 @@ mod tests {
         );
         assert_eq!(HandlerError::from(Retry::new("")).text, "Retry");
         assert_eq!(HandlerError::new("raised").text, "Error: raised");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum AppError {
+        #[error(transparent)]
+        Dead(#[from] DeadLetter),
+        #[error("order 7")]
+        Later(#[source] Retry),
+    }
+
+    #[test]
+    fn source_of_an_error_says_how_the_item_ends() {
+        let dead = || AppError::from(DeadLetter::new("no customer"));
+        let error = HandlerError::from(dead());
+        assert_eq!(error.kind, ErrorKind::DeadLetter);
+        assert_eq!(error.to_string(), "AppError: no customer");
+        let retry_after = Some(Duration::from_secs(1));
+        let later = AppError::Later(Retry::new("busy").after(Duration::from_secs(1)));
+        let error = HandlerError::from(later);
+        assert_eq!(error.kind, ErrorKind::Failed { retry_after });
+        assert_eq!(error.text, "AppError: order 7: busy");
+        for boxed in [
+            HandlerError::boxed(dead()),
+            HandlerError::boxed(std::io::Error::other(dead())),
+        ] {
+            assert_eq!(boxed.kind, ErrorKind::DeadLetter);
+            assert_eq!(boxed.text, "Error: no customer");
+        }
     }
 
     #[test]

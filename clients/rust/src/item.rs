@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +11,16 @@ use super::values::{MAX_DURATION, Row};
 use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
 
-/// Numbers the leases of all workers, in the order of their arrival.
+/// Numbers the leases of all workers, in the order of their arrival, and the items of tests.
 pub(super) type LeaseNumber = u64;
+
+/// The number of the next lease. All workers share it, so that the items of one are not taken for those of another.
+static NEXT_LEASE: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a number that no other lease has.
+pub(super) fn next_lease() -> LeaseNumber {
+    NEXT_LEASE.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The leases that a worker holds. An item asks it for the state of its own lease.
 pub(super) trait HeldLeases: fmt::Debug + Send + Sync {
@@ -155,7 +164,7 @@ impl Item {
             ready_time: None,
             checkpoint: None,
             trace_parent: String::new(),
-            lease: 0,
+            lease: next_lease(),
             leases: None,
         }))
     }

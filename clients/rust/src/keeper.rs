@@ -201,14 +201,16 @@ fn watch_run(
     };
     let is_stuck = run.stuck;
     let leases: Vec<_> = run.items.iter().map(super::item::Item::lease).collect();
-    let grace = CANCEL_GRACE.min(options.stuck_after);
-    if alarm.has_come(after(cancelled_at, grace), now) {
-        if cause == Cause::TimeLimit && options.heartbeat {
-            for lease in leases {
-                shared.settle(Ending::failed(lease, &time_limit_text(options.time_limit)));
-            }
-        }
+    // A handler that can be dropped has ended before it would be stuck.
+    let drop_at = after(cancelled_at, CANCEL_GRACE.min(options.stuck_after / 2));
+    if alarm.has_come(drop_at, now) {
         shared.drop_handler(number);
+    }
+    let fail_at = after(cancelled_at, CANCEL_GRACE.min(options.stuck_after));
+    if alarm.has_come(fail_at, now) && cause == Cause::TimeLimit && options.heartbeat {
+        for lease in leases {
+            shared.settle(Ending::failed(lease, &time_limit_text(options.time_limit)));
+        }
     }
     if !is_stuck && alarm.has_come(after(cancelled_at, options.stuck_after), now) {
         shared.give_up(number);

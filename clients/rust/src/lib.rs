@@ -75,7 +75,7 @@ pub use self::handler_error::{DeadLetter, HandlerError, Release, Retry};
 pub use self::item::{ColumnError, Item};
 pub use self::middleware::Next;
 pub use self::producer::{Client, EnqueueError};
-pub use self::running::RunningWorker;
+pub use self::running::{RunningWorker, run_all};
 pub use self::values::{NewItem, Row};
 pub use self::worker::Worker;
 pub use lease_broker_value::Value;

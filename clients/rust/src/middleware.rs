@@ -33,10 +33,11 @@ impl Next {
         }
     }
 
-    /// Runs the rest of the chain.
+    /// Runs the rest of the chain for these items: all that this middleware was called with. An item of a batch that is left out is
+    /// completed, unless this middleware adds another result for it.
     ///
     /// # Errors
-    /// The error of the handler.
+    /// The error of the handler. A worker of single items gets one if `items` is not exactly one.
     pub async fn run(mut self, items: Vec<Item>, context: Context) -> Outcome {
         let Some(middleware) = self.rest.get(self.at).cloned() else {
             return (self.handler)(items, context).await;

@@ -452,7 +452,6 @@ async fn panic_in_a_drop_fails_the_item() {
         let worker = Worker::new(broker.serve().to_string(), "work")
             .max_items(1)
             .time_limit(limit)
-            .stuck_after(Duration::from_millis(10))
             .start(move |_, _| async move {
                 let local = PanicsInDrop;
                 if runs_on {
@@ -591,4 +590,57 @@ async fn settlement_that_a_stop_gives_up_is_unknown() {
     settling.notified().await;
     worker.stop(Duration::ZERO).await.expect("no error");
     assert_eq!(count(&worker, EventName::Unknown), 1);
+}
+
+#[tokio::test]
+async fn item_that_middleware_leaves_out_fails() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .middleware(|_, context, next| next.run(Vec::new(), context))
+        .start(|_, _| async { Ok(Done::new()) })
+        .expect("a worker");
+    worker.wait().await.expect("the item is settled");
+    let failures = broker.failures.lock().expect("no panic").clone();
+    let text = &failures[0].error_message;
+    assert!(
+        text.starts_with("Error: middleware must pass exactly one item on"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn dropped_handler_is_not_stuck() {
+    let broker = Broker::default();
+    let worker = Worker::new(broker.serve().to_string(), "work")
+        .max_items(1)
+        .time_limit(Duration::from_millis(10))
+        .stuck_after(Duration::from_secs(3))
+        .start(|_, _| std::future::pending())
+        .expect("a worker");
+    worker.wait().await.expect("the item is settled");
+    assert!(worker.counters().contains(&(EventName::Stuck, 0)));
+    assert_eq!(broker.failures.lock().expect("no panic").len(), 1);
+}
+
+#[tokio::test]
+async fn worker_that_is_refused_stops_the_others() {
+    let broker = Broker::default();
+    let refusal = Status::new(Code::NotFound, "no such queue");
+    broker
+        .claim_errors
+        .lock()
+        .expect("no panic")
+        .push_back(refusal);
+    let address = broker.serve().to_string();
+    let connection = Connection::new(&address, Credentials::plaintext()).expect("valid");
+    // The second claim is refused. A claim after it is never answered.
+    let workers = ["a", "b"].map(|queue| {
+        let worker = connection
+            .worker(queue)
+            .start(|_, _| async { Ok(Done::new()) });
+        worker.expect("it starts")
+    });
+    let error = running::wait_all(&workers).await.expect_err("refused");
+    assert!(matches!(error, WorkerError::Refused(_)), "{error}");
 }

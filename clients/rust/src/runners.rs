@@ -21,6 +21,10 @@ use super::state::State;
 const OTHER_ITEM: &str =
     "the results name an item that is not in this batch: pass the items that the handler was given";
 
+/// The error of middleware that leaves the item out. The item would be completed without its handler.
+const NOT_ONE_ITEM: &str =
+    "middleware must pass exactly one item on, because the handler of this worker takes one";
+
 /// Makes a handler of one item a handler of batches.
 pub(super) fn of_item<F, R>(handler: F) -> Handler
 where
@@ -28,18 +32,16 @@ where
     R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
 {
     Box::new(move |items, context| {
-        let mut calls = items
-            .into_iter()
-            .map(|item| (item.clone(), handler(item, context.clone())));
-        let call = calls.next();
+        let Ok([item]) = <[Item; 1]>::try_from(items) else {
+            return Box::pin(async { Err(HandlerError::new(NOT_ONE_ITEM)) });
+        };
+        let call = handler(item.clone(), context);
         Box::pin(async move {
             let mut outcome = BatchDone::new();
-            if let Some((item, call)) = call {
-                let done = call.await?;
-                // An item without a result is completed too, without an allocation.
-                if !done.is_plain() {
-                    outcome.complete(&item, done);
-                }
+            let done = call.await?;
+            // An item without a result is completed too, without an allocation.
+            if !done.is_plain() {
+                outcome.complete(&item, done);
             }
             Ok(outcome)
         })

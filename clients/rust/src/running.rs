@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +16,7 @@ use super::state::State;
 /// A worker that was started by [`Worker::start`](super::Worker::start). When the last handle is dropped, the worker
 /// stops.
 #[derive(Clone)]
+#[must_use = "the worker stops when its last handle is dropped"]
 pub struct RunningWorker(pub(super) Arc<Handle>);
 
 /// The link between the program and the threads of the worker.
@@ -80,7 +83,9 @@ impl RunningWorker {
         self.wait().await
     }
 
-    /// Lets SIGTERM and SIGINT stop the worker with its option `grace`. A second signal cancels the handlers.
+    /// Lets SIGTERM and SIGINT stop the worker with its option `grace`. A second signal cancels the handlers. From now on these signals
+    /// never end the process by themselves, also after the worker has stopped, because tokio keeps its signal handlers. If
+    /// other work follows, listen for the signals with [`tokio::signal`].
     pub fn stop_on_signals(&self) {
         self.0.control.obey_signals.cancel();
     }
@@ -109,8 +114,43 @@ impl RunningWorker {
     }
 }
 
+/// Runs workers, such as those of one [`Connection`](super::Connection), until SIGTERM or SIGINT arrives, as
+/// [`Worker::run`](super::Worker::run) does with one. If one of them ends with an error, the others stop in order.
+///
+/// # Errors
+/// The first error, as for [`Worker::run`](super::Worker::run).
+pub async fn run_all(workers: impl IntoIterator<Item = RunningWorker>) -> Result<(), WorkerError> {
+    let workers: Vec<_> = workers.into_iter().collect();
+    for worker in &workers {
+        worker.stop_on_signals();
+    }
+    wait_all(&workers).await
+}
+
+/// Waits until all workers have stopped. If one ends with an error, the others stop. Returns the first error.
+pub(super) async fn wait_all(workers: &[RunningWorker]) -> Result<(), WorkerError> {
+    let mut waits: FuturesUnordered<_> = workers.iter().map(RunningWorker::wait).collect();
+    let mut result = Ok(());
+    while let Some(ended) = waits.next().await {
+        if ended.is_err() {
+            for worker in workers {
+                worker.0.request_stop();
+            }
+        }
+        result = result.and(ended);
+    }
+    result
+}
+
+impl Handle {
+    /// Asks the worker to stop with its option `grace`.
+    fn request_stop(&self) {
+        self.control.request_stop(self.state.options.grace);
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.control.request_stop(self.state.options.grace);
+        self.request_stop();
     }
 }

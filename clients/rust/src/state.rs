@@ -4,7 +4,6 @@
 //! for the worker's health.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
-use super::item::{HeldLeases, Item, LeaseNumber};
+use super::item::{HeldLeases, Item, LeaseNumber, next_lease};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
 use super::values::{after, duration_from_proto};
@@ -26,10 +25,6 @@ use lease_broker_proto as proto;
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
 /// Stands for the duration of a lease before one was seen.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-
-/// The number of the next lease. All workers share it, so that the items of one are not taken for those of another. 0 is the
-/// number of items without a lease.
-static NEXT_LEASE: AtomicU64 = AtomicU64::new(1);
 
 /// The clock of a worker.
 pub(super) type Clock = fn() -> Instant;
@@ -196,7 +191,7 @@ impl State {
         times: CallTimes,
     ) {
         let lease = |mut message: proto::Lease| {
-            let number = NEXT_LEASE.fetch_add(1, Ordering::Relaxed);
+            let number = next_lease();
             let id = std::mem::take(&mut message.lease_id);
             let duration = duration_from_proto(message.time_left);
             let leases: Weak<Self> = Arc::downgrade(self);

@@ -22,7 +22,7 @@ use super::middleware::{Handler, Next};
 use super::options::Options;
 use super::poller::Poller;
 use super::runners::{self, Runner};
-use super::running::{Control, Handle, RunningWorker};
+use super::running::{Control, Handle, RunningWorker, run_all};
 use super::settler::Settler;
 use super::state::State;
 use super::stop::{Calls, refuse};
@@ -77,7 +77,11 @@ impl Worker {
     }
 
     /// Runs the worker until SIGTERM or SIGINT arrives. A second signal cancels the handlers. Must be called on a tokio
-    /// runtime, which then runs the handlers.
+    /// runtime, which then runs the handlers. After it, these signals do not end the process: see
+    /// [`RunningWorker::stop_on_signals`].
+    ///
+    /// If this future is dropped, as by `select!` or `try_join!`, the worker begins to stop, but nothing waits for it. If the process
+    /// then ends, its leases expire. [`run_all`] runs several workers.
     ///
     /// # Errors
     /// An option is malformed, the broker refuses the worker, or handlers did not end. In the last case end the process
@@ -87,9 +91,7 @@ impl Worker {
         F: Fn(Item, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Done, HandlerError>> + Send + 'static,
     {
-        let worker = self.start(handler)?;
-        worker.stop_on_signals();
-        worker.wait().await
+        run_all([self.start(handler)?]).await
     }
 
     /// Starts the worker, for programs that handle signals themselves. Must be called on a tokio runtime, which then runs

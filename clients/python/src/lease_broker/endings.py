@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from lease_broker import v1
-from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry, error_text
+from lease_broker.errors import BatchError, Cancelled, Cause, DeadLetter, Release, Retry, decision, error_text
 from lease_broker.item import Result
 from lease_broker.leases import HeldLease
 from lease_broker.values import duration, row_to_messages
@@ -119,13 +119,13 @@ def of_raise(
 def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_limit: float | None) -> Ending:
     """Returns the ending of one item for an exception."""
     try:
-        match error:
-            case Retry():
-                return failed(lease, error_text(error), after=error.after)
-            case DeadLetter():
-                return failed(lease, error_text(error), dead=True)
-            case Release():
-                return released(lease, error.after)
+        match decision(error):
+            case Retry() as retry:
+                return failed(lease, error_text(retry), after=retry.after)
+            case DeadLetter() as dead:
+                return failed(lease, error_text(dead), dead=True)
+            case Release() as release:
+                return released(lease, release.after)
     except Exception as odd:
         return failed(lease, f"{error_text(error)} ({error_text(odd)})")
     if cause == "shutdown":

@@ -147,6 +147,19 @@ def seconds(duration: timedelta | float | None) -> float | None:
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
+_MAX_CAUSES = 100
+
+
+def decision(error: BaseException) -> Retry | DeadLetter | Release | None:
+    """Returns the first exception that says how the item ends, among an exception and its causes."""
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):  # The causes can form a circle.
+        if cause is None or isinstance(cause, (Retry, DeadLetter, Release)):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
 def error_text(error: BaseException) -> str:
     """Returns the text of an error, as it is stored on the row. Raises nothing, however odd the error is."""
     try:

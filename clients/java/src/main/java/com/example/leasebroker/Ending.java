@@ -14,6 +14,8 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
   /** The number of characters of an error's text that the broker stores. */
   private static final int MAX_ERROR_LENGTH = 1_024;
 
+  private static final int MAX_CAUSES = 100;
+
   /** Throws any exception if the result is malformed. */
   static Ending completed(HeldLease lease, Result result) {
     Completion.Builder message = Completion.newBuilder().setLeaseId(lease.id);
@@ -49,14 +51,28 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     return new Ending(lease, null, null, message.build());
   }
 
+  /** Returns the first exception that says how the item ends, among an exception and its causes. Null: there is none. */
+  static Throwable decision(Throwable error) {
+    Throwable cause = error;
+    // The causes can form a circle.
+    for (int depth = 0; depth < MAX_CAUSES && cause != null; depth++) {
+      if (cause instanceof Retry || cause instanceof DeadLetter || cause instanceof Release) {
+        return cause;
+      }
+      cause = cause.getCause();
+    }
+    return null;
+  }
+
   /** Returns the ending for an exception. `cause` says why the handler was cancelled; null: it was not. */
   static Ending of(HeldLease lease, Throwable error, Cause cause, Duration timeLimit) {
-    if (error instanceof Release release) {
+    Throwable decision = decision(error);
+    if (decision instanceof Release release) {
       return released(lease, release.after());
-    } else if (error instanceof DeadLetter) {
-      return failed(lease, errorText(error), null, true);
-    } else if (error instanceof Retry retry) {
-      return failed(lease, errorText(error), retry.after(), false);
+    } else if (decision instanceof DeadLetter) {
+      return failed(lease, errorText(decision), null, true);
+    } else if (decision instanceof Retry retry) {
+      return failed(lease, errorText(retry), retry.after(), false);
     } else if (cause == Cause.SHUTDOWN) {
       return released(lease, null);
     } else if (cause == Cause.TIME_LIMIT && (error instanceof CancelledException || error instanceof InterruptedException)) {

@@ -86,13 +86,14 @@ class WorkerTest {
             new Case(new IllegalStateException("bad"), "delayed", "IllegalStateException: bad"),
             new Case(new Retry("no paper", Duration.ofMinutes(1)), "delayed", "Retry: no paper"),
             new Case(new DeadLetter("no customer"), "dead", "DeadLetter: no customer"),
+            new Case(new RuntimeException(new DeadLetter("no customer")), "dead", "DeadLetter: no customer"),
             new Case(new Release(Duration.ofMinutes(1)), "delayed", null));
     broker.addWork(cases.size());
     broker.start(
         worker((item, context) -> {
           throw cases.get((int) item.getLong("amount")).error();
         }), events);
-    events.await(Event.Name.FAILED, 3);
+    events.await(Event.Name.FAILED, 4);
     events.await(Event.Name.RELEASED, 1);
     for (int i = 0; i < cases.size(); i++) {
       String key = String.valueOf(i + 1);
