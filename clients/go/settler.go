@@ -133,7 +133,8 @@ func (s *settler) postpone(locked []*ending) {
 	}
 	s.state.update(func() { s.noteRetry(locked) })
 	tries := 1 + slices.MaxFunc(locked, func(a, b *ending) int { return a.tries - b.tries }).tries
-	wait, err := s.caller.pauseAfterLock(locked[0].rpc(), tries, lastDeadline(s.state, locked).Sub(s.state.now()))
+	left := lastDeadline(s.state, locked).Sub(s.state.now())
+	wait, err := s.caller.pauseAfterLock(locked[0].rpc(), tries, left, settleTimeout(s.state, locked))
 	s.state.update(func() {
 		if err != nil {
 			s.noteNoAnswer(locked, err)

@@ -253,7 +253,7 @@ impl Settler {
         };
         let options = CallOptions {
             until: Some(&until),
-            attempt_timeout: Some(settle_timeout(&self.state, group)),
+            attempt_timeout: Some(settle_timeout(&self.state.lock(), group)),
             on_retry: Some(&on_retry),
             gives_up: Some(&gives_up),
         };
@@ -401,7 +401,8 @@ fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
     let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
     let tries = 1 + held.map(|lease| lease.tries).max()?;
     let failure = Failure::of_lock();
-    let (code, wait) = (failure.code, pause_after_lock(tries));
+    let wait = pause_after_lock(tries, settle_timeout(shared, &locked));
+    let code = failure.code;
     let at = (shared.clock)() + wait;
     if last_deadline(shared, &locked) <= at {
         note_no_answer(shared, &locked, &failure.into_error(rpc).to_string());
@@ -547,8 +548,7 @@ fn last_deadline(shared: &Shared, group: &[Ending]) -> Instant {
 }
 
 /// Returns the time of an attempt. If a connection is dead, another attempt must be made before a lease ends.
-fn settle_timeout(state: &State, group: &[Ending]) -> Duration {
-    let shared = state.lock();
+fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
     let held = group
         .iter()
         .filter_map(|ending| shared.held.get(&ending.lease));

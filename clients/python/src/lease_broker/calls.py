@@ -201,7 +201,7 @@ class Caller:
                 pause = failure.wait
             else:
                 pause = wait * random.uniform(0.5, 1.0)
-                wait = min(wait * 2, _MAX_WAIT)
+                wait = min(wait * 2, _longest_wait(attempt_timeout))
             if on_retry is not None:
                 on_retry()
             resume_at = time.monotonic() + pause
@@ -262,18 +262,27 @@ class Caller:
         self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
         return pause
 
-    def pause_after_lock(self, rpc: str, tries: int, left: float) -> float:
+    def pause_after_lock(self, rpc: str, tries: int, left: float, attempt_timeout: float) -> float:
         """Returns the seconds to wait before entries are sent again that a lock has refused `tries` times.
 
         Raises `LeaseBrokerError` if the pause does not end within `left` seconds.
         """
         text = "another transaction has locked the row"
         failure = CallFailure(grpc.StatusCode.UNAVAILABLE, "LOCKED", text, None, applied="no")
-        pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _MAX_WAIT) * random.uniform(0.5, 1.0)
+        pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _longest_wait(attempt_timeout)) * random.uniform(0.5, 1.0)
         if pause >= left:
             raise as_error(rpc, failure)
         self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, tries, pause))
         return pause
+
+
+def _longest_wait(attempt_timeout: float) -> float:
+    """Returns the longest wait before a retry for which the broker asks for none.
+
+    An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of it, and heartbeats
+    extend the lease more often.
+    """
+    return min(_MAX_WAIT, attempt_timeout / 2)
 
 
 def note_failure(transport: Transport, broker: Broker, failure: CallFailure) -> None:

@@ -119,7 +119,7 @@ class Caller {
         wait = failure.pushbackNanos();
       } else {
         wait = jitter(backoff);
-        backoff = Math.min(backoff * 2, MAX_BACKOFF);
+        backoff = nextBackoff(backoff, limits.attemptTimeout());
       }
       if (Clock.now() + wait >= limits.until().getAsLong()) {
         throw new LeaseBrokerException(rpc, failure);
@@ -206,10 +206,10 @@ class Caller {
    *
    * @throws LeaseBrokerException if the wait does not end before `until`
    */
-  long pauseAfterLock(String rpc, int tries, long until) {
+  long pauseAfterLock(String rpc, int tries, long until, long attemptTimeout) {
     long backoff = MIN_BACKOFF;
     for (int i = 1; i < tries; i++) {
-      backoff = Math.min(backoff * 2, MAX_BACKOFF);
+      backoff = nextBackoff(backoff, attemptTimeout);
     }
     long wait = jitter(backoff);
     if (Clock.now() + wait >= until) {
@@ -222,6 +222,14 @@ class Caller {
   /** Returns the wait before the first retry of a failure for which the broker asks for none. */
   static long firstBackoff() {
     return jitter(MIN_BACKOFF);
+  }
+
+  /**
+   * Returns the wait after another one. An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of
+   * it, and heartbeats extend the lease more often.
+   */
+  private static long nextBackoff(long backoff, long attemptTimeout) {
+    return Math.min(Math.min(backoff * 2, MAX_BACKOFF), attemptTimeout / 2);
   }
 
   /** Keeps many workers from sending at the same time. */

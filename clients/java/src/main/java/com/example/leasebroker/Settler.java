@@ -174,7 +174,7 @@ final class Settler {
     int tries = 1 + locked.stream().mapToInt(ending -> ending.lease().tries).max().orElseThrow();
     long pause;
     try {
-      pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked));
+      pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked), attemptTimeout(locked));
     } catch (LeaseBrokerException error) {
       giveUp(new Call(locked, 0, null, null), error.getMessage());
       return;

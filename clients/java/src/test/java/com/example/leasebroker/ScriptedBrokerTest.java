@@ -9,7 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
 import com.example.leasebroker.v1.CompleteRequest;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.WakeRequest;
 import com.google.protobuf.Any;
 import com.google.rpc.Code;
 import com.google.rpc.ErrorInfo;
@@ -29,6 +31,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -49,6 +52,20 @@ class ScriptedBrokerTest {
       client.wake("work");
       assertTrue(System.nanoTime() - begun >= 300_000_000);
       assertEquals(2, broker.wakes.get());
+    }
+  }
+
+  @Test
+  void pauseBeforeARetryDoesNotOutlastTheLease() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.wake = call -> call <= 5 ? Status.UNAVAILABLE.asRuntimeException() : null;
+      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), warning -> {});
+      Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
+      // Heartbeats extend the lease of 400 ms meanwhile, so that 300 ms are always left.
+      LongSupplier until = () -> Clock.now() + 300 * Clock.MILLISECOND;
+      Caller.Limits limits = new Caller.Limits(until, 200 * Clock.MILLISECOND, new Abort(), () -> {});
+      assertEquals(6, caller.call("Wake", LeaseServiceBlockingStub::wake, WakeRequest.getDefaultInstance(), limits).attempts());
+      transport.close();
     }
   }
 
