@@ -156,13 +156,11 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 	}
 	answer, err := s.call(ctx, group, next, way)
 	var refused *CallError
+	if err != nil && next != nil && answer.applied != appliedNo {
+		s.state.update(func() { s.state.abandoned = append(s.state.abandoned, next.RequestId) })
+	}
 	if errors.As(err, &refused) && (way.refuses || refused.refusesRequest()) {
-		s.state.update(func() {
-			if next != nil && refused.Applied != appliedNo {
-				s.state.abandoned = append(s.state.abandoned, next.RequestId)
-			}
-			s.state.returnSlots(slots)
-		})
+		s.state.update(func() { s.state.returnSlots(slots) })
 		if refused.isAboutNext() {
 			// A poller claims for the slots, and takes the error of its own claim.
 			s.send(ctx, group, 0, s.wayOf(group))
@@ -174,9 +172,6 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 	var locked []*ending
 	s.state.update(func() {
 		if err != nil {
-			if next != nil {
-				s.state.abandoned = append(s.state.abandoned, next.RequestId)
-			}
 			s.noteNoAnswer(group, err)
 		} else {
 			locked = s.note(group, answer)
@@ -435,9 +430,11 @@ func settled[From any](
 	if err == nil {
 		if failure := checkCount(len(message.results), len(group)); failure != nil {
 			message, err = settlement{}, failure.error(rpc)
+			from.applied = failure.applied
 		}
 	}
 	return answer[settlement]{
 		message: message, firstSentAt: from.firstSentAt, sentAt: from.sentAt, arrivedAt: from.arrivedAt, attempts: from.attempts,
+		applied: from.applied,
 	}, err
 }
