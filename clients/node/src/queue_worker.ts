@@ -125,10 +125,7 @@ export class QueueWorker {
 
 /** Records the answer to a heartbeat. */
 export function readBeat(state: State, sentAt: number, results: Extract<Report, { type: "beat" }>["results"]): void {
-  const extended = results.filter(({ timeLeft }) => timeLeft !== null);
-  const [only] = extended;
-  const item = only !== undefined && extended.length === 1 ? state.held.get(only.id)?.item : undefined;
-  state.events.emit("heartbeat", item, { count: extended.length });
+  state.events.emit("heartbeat", undefined, { count: results.filter(({ timeLeft }) => timeLeft !== null).length });
   for (const { id, timeLeft, reason } of results) {
     const lease = state.held.get(id);
     if (lease === undefined) continue;

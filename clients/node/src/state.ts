@@ -45,8 +45,8 @@ export class State {
   settleUntil = Infinity;
   /** The keys of items that were reported as too large. */
   readonly tooLarge = new Set<string>();
-  /** The duration of the last lease, in milliseconds. */
-  leaseDuration = 30_000;
+  /** The duration of the last lease, in milliseconds. Before one was seen: that of the option, or 30 s. */
+  leaseDuration: number;
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
@@ -57,6 +57,7 @@ export class State {
     readonly events: Events,
   ) {
     this.freeSlots = options.concurrency;
+    this.leaseDuration = options.lease ?? 30_000;
     this.gathering = new Gathering(options.concurrency);
   }
 

@@ -69,7 +69,7 @@ class State:
         self.settle_until = _NEVER
         """The moment after which no settlement is sent again, because the worker stops."""
         self.next_beat = _NEVER
-        self.lease_seconds = options.lease or 60.0
+        self.lease_seconds = options.lease or 30.0
         """The duration of the latest lease."""
         self.abandoned_requests: list[str] = []
         """The ids of claims without an answer. The broker may have leased items for them."""
