@@ -10,7 +10,7 @@ import { status } from "@grpc/grpc-js";
 import { Events } from "../src/events.js";
 import { CallHealth } from "../src/health.js";
 import { type Logger, Worker } from "../src/index.js";
-import { checkOptions } from "../src/options.js";
+import { checkOptions, type QueueOptions } from "../src/options.js";
 import { State } from "../src/state.js";
 import type { ClaimBatchRequest } from "../src/v1.js";
 import { startServer } from "./support/scripted_server.js";
@@ -29,9 +29,8 @@ async function startWorker(t: TestContext, address: string): Promise<string[]> {
 }
 
 test("health waits for the option lease before a lease was seen", () => {
-  const state = (lease: string | undefined) =>
-    new State(checkOptions("work", "worker", quiet, { ...(lease !== undefined && { lease }) }), new Events("work", quiet));
-  assert.deepEqual([state("10m").leaseDuration, state(undefined).leaseDuration], [600_000, 30_000]);
+  const state = (options: QueueOptions) => new State(checkOptions("work", "worker", quiet, options), new Events("work", quiet));
+  assert.deepEqual([state({ lease: "10m" }).leaseDuration, state({}).leaseDuration], [600_000, 30_000]);
 });
 
 /** Returns the address of a server that accepts connections and says nothing. */
