@@ -98,8 +98,7 @@ class QueueWorker:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
             self._runner = ThreadRunner(state, handler, loop, own_loop)
-        state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
-        state.watch_runner = self._runner.watch
+        state.start_runs, state.watch_runner = self._runner.start_runs, self._runner.watch
         self._on_fatal = on_fatal
         caller = Caller(connections.calls, connections.token, self._on_retry, connections.health)
         self._poller = Poller(state, caller, connections.health, on_fatal)
