@@ -37,17 +37,6 @@ ATTEMPT_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class RetryEvent:
-    """A request that is about to be sent again."""
-
-    rpc: str
-    code: str
-    reason: str | None
-    attempt: int
-    wait: float
-
-
-@dataclass(frozen=True)
 class CallFailure:
     """The status of an attempt that failed."""
 
@@ -128,13 +117,14 @@ class Caller:
         self,
         transport: Transport,
         token: Token | None = None,
-        on_retry: Callable[[RetryEvent], None] | None = None,
+        on_retry: Callable[..., None] = lambda **_details: None,
         health: CallHealth | None = None,
     ) -> None:
+        """`on_retry` gets the details of the event `retry`, before the request is sent again."""
         self._transport = transport
         self._health = health or CallHealth()
         self._token = token
-        self._on_retry = on_retry or (lambda _event: None)
+        self._on_retry = on_retry
 
     @property
     def token_may_block(self) -> bool:
@@ -207,7 +197,7 @@ class Caller:
             resume_at = time.monotonic() + pause
             if resume_at >= end() and not callable(until):
                 raise as_error(rpc, failure)
-            self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
+            self._note_retry(rpc, failure, attempt, pause)
             while (rest := resume_at - time.monotonic()) > 0:
                 # Heartbeats can move the end while this waits.
                 if time.monotonic() >= end():
@@ -259,7 +249,7 @@ class Caller:
         if not may_retry(failure):
             raise as_error("ClaimBatch", failure)
         pause = _MIN_WAIT if failure.wait is None else failure.wait
-        self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
+        self._note_retry("ClaimBatch", failure, 1, pause)
         return pause
 
     def pause_after_lock(self, rpc: str, tries: int, left: float, attempt_timeout: float) -> float:
@@ -272,8 +262,11 @@ class Caller:
         pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _longest_wait(attempt_timeout)) * random.uniform(0.5, 1.0)
         if pause >= left:
             raise as_error(rpc, failure)
-        self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, tries, pause))
+        self._note_retry(rpc, failure, tries, pause)
         return pause
+
+    def _note_retry(self, rpc: str, failure: CallFailure, attempt: int, wait: float) -> None:
+        self._on_retry(rpc=rpc, code=failure.code.name, reason=failure.reason, attempt=attempt, wait=wait)
 
 
 def _longest_wait(attempt_timeout: float) -> float:
