@@ -88,7 +88,7 @@ export class Settler {
       slots -= nextSlots;
       calls.push(this.#send(kind, part, nextSlots));
     }
-    state.freeSlots += slots;
+    state.reserved -= slots;
     await Promise.all(calls);
     state.settling = false;
     state.changed();
