@@ -585,7 +585,7 @@ mod tests {
             ..proto::Lease::default()
         };
         let times = CallTimes::at(Instant::now());
-        let reserved = Reserved { slots: 1, items: 1 };
+        let reserved = state.lock().slots_to_claim();
         state.accept(vec![lease], reserved, times);
         let number = *state.lock().held.keys().next().expect("a lease");
         let refused = proto::SettleResult {
