@@ -244,7 +244,9 @@ func (s *state) end(run *run, endings []*ending) {
 func (s *state) settle(ending *ending) {
 	if ending.lease.phase == phaseRunning {
 		ending.lease.phase = phaseEnded
-		ending.setCheckpoint()
+		if ending.rpc != rpcComplete {
+			ending.checkpoint = ending.lease.checkpoint
+		}
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
 	}
