@@ -8,7 +8,6 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.MetadataUtils;
-import java.io.IOException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -140,18 +139,19 @@ class Caller {
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
     Transport.Broker broker;
     try {
+      transport.awaitAddresses(timeoutNanos, abort);
       broker = transport.route();
       if (!broker.awaitConnection(timeoutNanos, abort)) {
         transport.noteFailure(broker, true);
         return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
       }
-    } catch (IOException unknown) {
-      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
     } catch (Abort.Aborted stopped) {
       return failed(Failure.of(Status.Code.CANCELLED, "the call was ended", Failure.APPLIED_NO), abort);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
+    } catch (Exception unknown) {
+      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
     }
     LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
     if (token != null) {
