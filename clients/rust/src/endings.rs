@@ -187,7 +187,7 @@ impl Ending {
             ) => ending.delay = Some(after),
             (_, Some(Cause::Shutdown)) => return Self::released(lease, None),
             (ErrorKind::Cancelled, Some(Cause::TimeLimit)) => {
-                ending.text = time_limit_text(time_limit)
+                ending.text = time_limit_text(time_limit);
             }
             _ => {}
         }
