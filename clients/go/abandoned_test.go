@@ -5,8 +5,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -44,5 +47,46 @@ func TestPollersReleaseAbandonedClaimsAtTheSameTime(t *testing.T) {
 	pollers.Wait()
 	if !slices.Equal(state.abandoned, []string{"c"}) {
 		t.Errorf("the abandoned claims are %v", state.abandoned)
+	}
+}
+
+// unreachableBroker fails as a broker to which no connection can be made. claimTimeout is the time of the last claim.
+type unreachableBroker struct {
+	pb.LeaseServiceClient
+	claimTimeout time.Duration
+}
+
+func (*unreachableBroker) Complete(context.Context, *pb.CompleteRequest, ...grpc.CallOption) (*pb.CompleteResponse, error) {
+	return nil, status.Error(codes.Unavailable, "no connection")
+}
+
+func (b *unreachableBroker) ClaimBatch(ctx context.Context, _ *pb.ClaimBatchRequest, _ ...grpc.CallOption) (*pb.ClaimBatchResponse, error) {
+	deadline, _ := ctx.Deadline()
+	b.claimTimeout = time.Until(deadline)
+	return nil, status.Error(codes.PermissionDenied, "no")
+}
+
+func TestSettlementWithoutAConnectionAbandonsNoClaim(t *testing.T) {
+	options, _ := newOptions("127.0.0.1:1", nil)
+	state := newState(options, newEventLog("work", nil, options.logger))
+	caller := &caller{onAttempt: func(*failure) {}, onRetry: func(retry) {}}
+	settler := &settler{state: state, caller: caller, transport: &transport{client: &unreachableBroker{}}}
+	lease := &heldLease{item: &Item{}, deadline: time.Now().Add(time.Second), duration: time.Second}
+	group := []*ending{completed(lease, nil)}
+	settler.send(t.Context(), group, 1, settler.wayOf(group))
+	if len(state.abandoned) > 0 {
+		t.Errorf("the abandoned claims are %v", state.abandoned)
+	}
+}
+
+func TestClaimThatDoesNotWaitHasNoTimeToWait(t *testing.T) {
+	options, _ := newOptions("127.0.0.1:1", nil)
+	state := newState(options, newEventLog("work", nil, options.logger))
+	broker, caller := &unreachableBroker{}, &caller{onAttempt: func(*failure) {}, onRetry: func(retry) {}}
+	// No call was answered yet.
+	health := &connectionHealth{failingSince: time.Now()}
+	poller := &poller{state: state, caller: caller, health: health, transport: &transport{client: broker}}
+	if err := poller.claim(t.Context(), 1); err == nil || broker.claimTimeout > 5*time.Second {
+		t.Errorf("the claim may take %v: %v", broker.claimTimeout, err)
 	}
 }

@@ -101,6 +101,9 @@ type answer[Response any] struct {
 func call[Request proto.Message, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
+	if options.attemptTimeout == 0 {
+		options.attemptTimeout = attemptTimeout
+	}
 	backoff, fresh := minBackoff, false
 	result := answer[Response]{firstSentAt: time.Now(), applied: appliedNo}
 	for {
@@ -111,9 +114,6 @@ func call[Request proto.Message, Response any](
 		result.attempts++
 		result.sentAt = time.Now()
 		timeout := options.attemptTimeout
-		if timeout == 0 {
-			timeout = attemptTimeout
-		}
 		if options.until != nil {
 			timeout = max(min(timeout, time.Until(options.until())), time.Millisecond)
 		}
@@ -145,7 +145,7 @@ func call[Request proto.Message, Response any](
 			wait = *failure.pushback
 		default:
 			wait = jitter(backoff)
-			backoff = min(backoff*2, maxBackoff)
+			backoff = nextBackoff(backoff, options.attemptTimeout)
 		}
 		if options.until != nil && !time.Now().Add(wait).Before(options.until()) {
 			return result, failure.error(rpc)
@@ -162,12 +162,12 @@ func call[Request proto.Message, Response any](
 
 // pauseAfterLock returns the wait before entries are sent again that a lock has refused this often, or a *CallError if that does not
 // end in the time that is left.
-func (c *caller) pauseAfterLock(rpc string, tries int, left time.Duration) (time.Duration, error) {
-	wait := minBackoff
-	for i := 1; i < tries && wait < maxBackoff; i++ {
-		wait *= 2
+func (c *caller) pauseAfterLock(rpc string, tries int, left, attemptTimeout time.Duration) (time.Duration, error) {
+	backoff := minBackoff
+	for range tries - 1 {
+		backoff = nextBackoff(backoff, attemptTimeout)
 	}
-	wait = jitter(min(wait, maxBackoff))
+	wait := jitter(backoff)
 	const text = "another transaction has locked the row"
 	failure := &failure{code: codes.Unavailable, reason: "LOCKED", message: text, applied: appliedNo}
 	if wait >= left {
@@ -240,6 +240,12 @@ func (c *caller) note(ctx context.Context, failure *failure) {
 	if ctx.Err() == nil {
 		c.onAttempt(failure)
 	}
+}
+
+// nextBackoff returns the wait after another one. An attempt at a settlement may take half of the lease, so a wait takes at most a
+// quarter of it, and heartbeats extend the lease more often.
+func nextBackoff(backoff, attemptTimeout time.Duration) time.Duration {
+	return min(backoff*2, maxBackoff, attemptTimeout/2)
 }
 
 // jitter keeps many workers from sending at the same time.

@@ -9,16 +9,27 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
-// ending is how an item ends. One of the messages is set.
+// The names of the calls that settle an item.
+const (
+	rpcComplete = "Complete"
+	rpcFail     = "Fail"
+	rpcRelease  = "Release"
+)
+
+// ending is how an item ends. The completion is set for rpcComplete, the text for rpcFail.
 type ending struct {
 	lease      *heldLease
+	rpc        string
 	completion *pb.Completion
-	failure    *pb.Failure
-	release    *pb.Release
+	text       string
+	dead       bool
+	delay      *durationpb.Duration
+	checkpoint []byte
 	// tries counts the refusals because of a lock on the row. After one it is sent again from sendAt on.
 	tries  int
 	sendAt time.Time
@@ -40,20 +51,15 @@ func completed(lease *heldLease, result *Result) *ending {
 			message.FollowUps = append(message.FollowUps, &pb.FollowUp{Queue: followUp.Queue, Item: item})
 		}
 	}
-	return &ending{lease: lease, completion: message}
+	return &ending{lease: lease, rpc: rpcComplete, completion: message}
 }
 
 func failed(lease *heldLease, text string) *ending {
-	message := &pb.Failure{LeaseId: lease.id, ErrorMessage: cutText(text)}
-	return &ending{lease: lease, failure: message}
+	return &ending{lease: lease, rpc: rpcFail, text: cutText(text)}
 }
 
 func released(lease *heldLease, after *time.Duration) *ending {
-	message := &pb.Release{LeaseId: lease.id}
-	if after != nil {
-		message.Delay = delayProto(*after)
-	}
-	return &ending{lease: lease, release: message}
+	return &ending{lease: lease, rpc: rpcRelease, delay: optionalDelay(after)}
 }
 
 // endingOf returns the ending of an item whose handler has returned an error, or nil. `cause` says why the handler was
@@ -69,13 +75,11 @@ func endingOf(lease *heldLease, result *Result, err error, cause string, limit t
 		return released(lease, release.after)
 	case errors.As(err, &dead):
 		ending := failed(lease, errorText(err))
-		ending.failure.DeadLetter = true
+		ending.dead = true
 		return ending
 	case errors.As(err, &retry):
 		ending := failed(lease, errorText(err))
-		if retry.after != nil {
-			ending.failure.RetryDelay = delayProto(*retry.after)
-		}
+		ending.delay = optionalDelay(retry.after)
 		return ending
 	case cause == causeShutdown:
 		return released(lease, nil)
@@ -86,60 +90,11 @@ func endingOf(lease *heldLease, result *Result, err error, cause string, limit t
 	}
 }
 
-// dropDelay removes the delay. Returns false if there is none.
-func (e *ending) dropDelay() bool {
-	switch {
-	case e.failure.GetRetryDelay() != nil:
-		e.failure.RetryDelay = nil
-	case e.release.GetDelay() != nil:
-		e.release.Delay = nil
-	default:
-		return false
-	}
-	return true
-}
-
-// checkpoint returns the checkpoint that the ending carries, or nil.
-func (e *ending) checkpoint() []byte {
-	if e.failure != nil {
-		return e.failure.Checkpoint
-	}
-	return e.release.GetCheckpoint()
-}
-
-// setCheckpoint adds the last checkpoint of the lease. A completion needs none.
-func (e *ending) setCheckpoint() {
-	switch {
-	case e.failure != nil:
-		e.failure.Checkpoint = e.lease.checkpoint
-	case e.release != nil:
-		e.release.Checkpoint = e.lease.checkpoint
-	}
-}
-
 func (e *ending) followUps() int { return len(e.completion.GetFollowUps()) }
 
-// rpc is the name of the call that settles the item.
-func (e *ending) rpc() string {
-	switch {
-	case e.completion != nil:
-		return "Complete"
-	case e.failure != nil:
-		return "Fail"
-	default:
-		return "Release"
-	}
-}
-
+// size is the approximate number of bytes that the ending takes in a request.
 func (e *ending) size() int {
-	switch {
-	case e.completion != nil:
-		return proto.Size(e.completion)
-	case e.failure != nil:
-		return proto.Size(e.failure)
-	default:
-		return proto.Size(e.release)
-	}
+	return proto.Size(e.completion) + len(e.lease.id) + len(e.text) + len(e.checkpoint) + 32
 }
 
 func isCancellation(err error) bool {

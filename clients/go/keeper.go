@@ -159,10 +159,7 @@ func (k *keeper) giveUp(run *run) {
 			state.events.emit(event)
 		}})
 	}
-	if state.stuck <= state.options.maxStuck {
-		run.slotReplaced = true
-		state.returnSlots(1)
-	}
+	state.wakePollers()
 	state.options.logger.Error("handler does not stop", "queue", state.options.queue, "key", run.leases[0].item.Key,
 		"stuck", state.stuck, "max_stuck", state.options.maxStuck)
 }

@@ -89,14 +89,13 @@ func (l *heldLease) beatPeriod() time.Duration {
 
 // run is a handler that runs, with the leases that it works on: one, or those of a batch. The worker's lock guards it.
 type run struct {
-	leases       []*heldLease
-	ctx          context.Context
-	cancel       context.CancelCauseFunc
-	cause        string
-	startedAt    time.Time
-	cancelledAt  time.Time
-	stuck        bool
-	slotReplaced bool
+	leases      []*heldLease
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	cause       string
+	startedAt   time.Time
+	cancelledAt time.Time
+	stuck       bool
 }
 
 func (r *run) items() []*Item {

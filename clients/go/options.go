@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"time"
-	"unicode/utf8"
 )
 
 // maxItemsPerCall is the largest number of items in a call.
@@ -140,8 +139,8 @@ func (o *options) checkWorker() error {
 	switch {
 	case o.queue == "":
 		return fmt.Errorf("the queue is empty; pass its name")
-	case o.workerID == "" || utf8.RuneCountInString(o.workerID) > 128:
-		return fmt.Errorf("WorkerID has %d characters; it has 1 to 128", utf8.RuneCountInString(o.workerID))
+	case o.workerID == "":
+		return errors.New("WorkerID is empty")
 	case o.concurrency < 1:
 		return fmt.Errorf("Concurrency is %d; it must be at least 1", o.concurrency)
 	case o.batch < 0 || o.batch > maxItemsPerCall:

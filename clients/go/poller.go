@@ -90,7 +90,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	}
 	begun := time.Now()
 	answer, err := call(ctx, p.caller, "ClaimBatch", p.transport.client.ClaimBatch, request,
-		callOptions{attemptTimeout: options.wait + 5*time.Second, onRetry: func() { request.WaitTimeout = nil }})
+		callOptions{attemptTimeout: wait + 5*time.Second, onRetry: func() { request.WaitTimeout = nil }})
 	p.state.update(func() {
 		if err != nil && answer.applied != appliedNo {
 			p.state.abandoned = append(p.state.abandoned, request.RequestId)

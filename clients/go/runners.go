@@ -94,9 +94,9 @@ func runHandler(state *state, handler BatchHandler, run *run) {
 // logFailures logs the errors of handlers. The broker stores them too, but only the last one of each item.
 func logFailures(state *state, endings []*ending) {
 	for _, ending := range endings {
-		if ending.failure != nil {
+		if ending.rpc == rpcFail {
 			state.options.logger.Warn("handler failed", "queue", state.options.queue, "key", ending.lease.item.Key,
-				"attempt", ending.lease.item.Attempt, "error", ending.failure.ErrorMessage)
+				"attempt", ending.lease.item.Attempt, "error", ending.text)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
@@ -28,12 +29,23 @@ type settler struct {
 	onFatal   func(error)
 }
 
-// settlement is what the three settling calls have in common.
-type settlement struct {
-	results   []*pb.SettleResult
-	next      *pb.ClaimBatchResponse
-	nextError *pb.CallError
+// settlement is a response to one of the three settling calls.
+type settlement interface {
+	GetResults() []*pb.SettleResult
 }
+
+// nextOf returns the answer to the claim in a settling call: its response, or its error.
+func nextOf(message settlement) (*pb.ClaimBatchResponse, *pb.CallError) {
+	if with, ok := message.(interface {
+		GetNext() *pb.ClaimBatchResponse
+		GetNextError() *pb.CallError
+	}); ok {
+		return with.GetNext(), with.GetNextError()
+	}
+	return nil, nil
+}
+
+var appliedEvents = map[string]EventName{rpcComplete: EventCompleted, rpcFail: EventFailed, rpcRelease: EventReleased}
 
 // run settles until settledAll is set and no ending is left. When the context ends, it waits for no answer any more.
 func (s *settler) run(ctx context.Context) {
@@ -91,20 +103,14 @@ func (s *settler) take() (parts [][]*ending, slots int) {
 }
 
 // byKind returns the completions, the failures and the releases of a group, without empty parts.
-func byKind(group []*ending) [][]*ending {
-	var completions, failures, releases []*ending
-	for _, ending := range group {
-		switch {
-		case ending.completion != nil:
-			completions = append(completions, ending)
-		case ending.failure != nil:
-			failures = append(failures, ending)
-		default:
-			releases = append(releases, ending)
+func byKind(group []*ending) (parts [][]*ending) {
+	for _, rpc := range []string{rpcComplete, rpcFail, rpcRelease} {
+		isOther := func(ending *ending) bool { return ending.rpc != rpc }
+		if part := slices.DeleteFunc(slices.Clone(group), isOther); len(part) > 0 {
+			parts = append(parts, part)
 		}
 	}
-	parts := [][]*ending{completions, failures, releases}
-	return slices.DeleteFunc(parts, func(part []*ending) bool { return len(part) == 0 })
+	return parts
 }
 
 // settle settles the parts of a group by calls at the same time. Returns the slots for which nothing was claimed.
@@ -114,7 +120,7 @@ func (s *settler) settle(ctx context.Context, parts [][]*ending, slots int) int 
 	}
 	// The first call claims the next items. A Release cannot.
 	claimed := 0
-	if parts[0][0].release == nil {
+	if parts[0][0].rpc != rpcRelease {
 		claimed = slots
 	}
 	var others sync.WaitGroup
@@ -133,7 +139,8 @@ func (s *settler) postpone(locked []*ending) {
 	}
 	s.state.update(func() { s.noteRetry(locked) })
 	tries := 1 + slices.MaxFunc(locked, func(a, b *ending) int { return a.tries - b.tries }).tries
-	wait, err := s.caller.pauseAfterLock(locked[0].rpc(), tries, lastDeadline(s.state, locked).Sub(s.state.now()))
+	left := lastDeadline(s.state, locked).Sub(s.state.now())
+	wait, err := s.caller.pauseAfterLock(locked[0].rpc, tries, left, settleTimeout(s.state, locked))
 	s.state.update(func() {
 		if err != nil {
 			s.noteNoAnswer(locked, err)
@@ -155,13 +162,11 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 	}
 	answer, err := s.call(ctx, group, next, way)
 	var refused *CallError
+	if err != nil && next != nil && answer.applied != appliedNo {
+		s.state.update(func() { s.state.abandoned = append(s.state.abandoned, next.RequestId) })
+	}
 	if errors.As(err, &refused) && (way.refuses || refused.refusesRequest()) {
-		s.state.update(func() {
-			if next != nil && refused.Applied != appliedNo {
-				s.state.abandoned = append(s.state.abandoned, next.RequestId)
-			}
-			s.state.returnSlots(slots)
-		})
+		s.state.update(func() { s.state.returnSlots(slots) })
 		if refused.isAboutNext() {
 			// A poller claims for the slots, and takes the error of its own claim.
 			s.send(ctx, group, 0, s.wayOf(group))
@@ -170,23 +175,21 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 		}
 		return
 	}
+	claimed, nextError := nextOf(answer.message)
 	var locked []*ending
 	s.state.update(func() {
 		if err != nil {
-			if next != nil {
-				s.state.abandoned = append(s.state.abandoned, next.RequestId)
-			}
 			s.noteNoAnswer(group, err)
 		} else {
 			locked = s.note(group, answer)
 		}
-		if answer.message.nextError == nil {
-			s.state.accept(answer.message.next.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
+		if nextError == nil {
+			s.state.accept(claimed.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
 		}
 	})
-	warnOfTooLarge(s.state, answer.message.next.GetTooLarge())
-	if answer.message.nextError != nil {
-		s.claimFailed(readCallError(answer.message.nextError), next.GetRequestId(), slots)
+	warnOfTooLarge(s.state, claimed.GetTooLarge())
+	if nextError != nil {
+		s.claimFailed(readCallError(nextError), next.GetRequestId(), slots)
 	}
 	if refused != nil && refused.refusesCaller() {
 		s.onFatal(refused)
@@ -242,30 +245,27 @@ func (s *settler) call(
 		givesUp:        way.note,
 	}
 	queue, client := s.state.options.queue, s.transport.client
-	switch {
-	case group[0].completion != nil:
+	switch group[0].rpc {
+	case rpcComplete:
 		request := &pb.CompleteRequest{Queue: queue, Next: next}
-		for _, ending := range group {
-			request.Completions = append(request.Completions, ending.completion)
+		for _, e := range group {
+			request.Completions = append(request.Completions, e.completion)
 		}
-		answer, err := call(ctx, s.caller, "Complete", client.Complete, request, options)
-		m := answer.message
-		return settled(answer, settlement{m.GetResults(), m.GetNext(), m.GetNextError()}, group, "Complete", err)
-	case group[0].failure != nil:
+		return settled(ctx, s.caller, rpcComplete, client.Complete, request, options, group)
+	case rpcFail:
 		request := &pb.FailRequest{Queue: queue, Next: next}
-		for _, ending := range group {
-			request.Failures = append(request.Failures, ending.failure)
+		for _, e := range group {
+			request.Failures = append(request.Failures, &pb.Failure{
+				LeaseId: e.lease.id, ErrorMessage: e.text, DeadLetter: e.dead, RetryDelay: e.delay, Checkpoint: e.checkpoint,
+			})
 		}
-		answer, err := call(ctx, s.caller, "Fail", client.Fail, request, options)
-		m := answer.message
-		return settled(answer, settlement{m.GetResults(), m.GetNext(), m.GetNextError()}, group, "Fail", err)
+		return settled(ctx, s.caller, rpcFail, client.Fail, request, options, group)
 	default:
 		request := &pb.ReleaseRequest{Queue: queue}
-		for _, ending := range group {
-			request.Releases = append(request.Releases, ending.release)
+		for _, e := range group {
+			request.Releases = append(request.Releases, &pb.Release{LeaseId: e.lease.id, Delay: e.delay, Checkpoint: e.checkpoint})
 		}
-		answer, err := call(ctx, s.caller, "Release", client.Release, request, options)
-		return settled(answer, settlement{results: answer.message.GetResults()}, group, "Release", err)
+		return settled(ctx, s.caller, rpcRelease, client.Release, request, options, group)
 	}
 }
 
@@ -305,7 +305,7 @@ func (s *settler) noteNoAnswer(group []*ending, err error) {
 
 // note takes the outcome of each ending. Returns the endings whose rows are locked: they can be sent again as they are.
 func (s *settler) note(group []*ending, answer answer[settlement]) (locked []*ending) {
-	for i, result := range answer.message.results {
+	for i, result := range answer.message.GetResults() {
 		ending := group[i]
 		event := Event{Item: ending.lease.item}
 		switch result.GetOutcome() {
@@ -317,14 +317,7 @@ func (s *settler) note(group []*ending, answer answer[settlement]) (locked []*en
 			s.refuse(ending, result.GetRefusal().GetField(), refusalText(result.GetRefusal()))
 			continue
 		case pb.Outcome_OUTCOME_APPLIED:
-			switch {
-			case ending.completion != nil:
-				event.Name = EventCompleted
-			case ending.failure != nil:
-				event.Name, event.Error = EventFailed, ending.failure.ErrorMessage
-			default:
-				event.Name = EventReleased
-			}
+			event.Name, event.Error = appliedEvents[ending.rpc], ending.text
 		case pb.Outcome_OUTCOME_GONE:
 			// If the request was sent before, while the lease held, that one has removed the row.
 			event.Name = EventUnknown
@@ -348,17 +341,18 @@ func isLocked(refusal *pb.Refusal) bool {
 // refuse settles an item in another way if the broker has refused its ending: the same one can never succeed. A failure or a
 // release is sent again without the refused field. If that is not known, the checkpoint is left out first.
 func (s *settler) refuse(ending *ending, field, problem string) {
-	lease, checkpoint := ending.lease, ending.checkpoint()
+	lease := ending.lease
 	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})
 	// The broker stores the reason too, but only the last one of each item.
-	s.state.options.logger.Warn("ending refused", "queue", s.state.options.queue, "rpc", ending.rpc(), "key", lease.item.Key,
+	s.state.options.logger.Warn("ending refused", "queue", s.state.options.queue, "rpc", ending.rpc, "key", lease.item.Key,
 		"attempt", lease.item.Attempt, "error", problem)
 	switch {
-	case ending.completion != nil:
+	case ending.rpc == rpcComplete:
 		ending = failed(lease, "Refused: "+problem)
-	case checkpoint != nil && field != "retry_delay" && field != "delay":
-		s.state.refuseCheckpoint(lease, len(checkpoint), problem)
-	case ending.dropDelay():
+	case ending.checkpoint != nil && field != "retry_delay" && field != "delay":
+		s.state.refuseCheckpoint(lease, len(ending.checkpoint), problem)
+	case ending.delay != nil:
+		ending.delay = nil
 	default:
 		s.state.drop(lease)
 		return
@@ -427,16 +421,15 @@ func settleTimeout(state *state, group []*ending) time.Duration {
 	return timeout
 }
 
-// settled returns the answer to a settling call, or an error if it has not one result for each ending of the group.
-func settled[From any](
-	from answer[From], message settlement, group []*ending, rpc string, err error,
+// settled sends a settling call. Returns an error if the answer has not one result for each ending of the group.
+func settled[Request proto.Message, Response settlement](
+	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions, group []*ending,
 ) (answer[settlement], error) {
+	from, err := call(ctx, c, rpc, send, request, options)
 	if err == nil {
-		if failure := checkCount(len(message.results), len(group)); failure != nil {
-			message, err = settlement{}, failure.error(rpc)
+		if failure := checkCount(len(from.message.GetResults()), len(group)); failure != nil {
+			return answer[settlement]{applied: failure.applied}, failure.error(rpc)
 		}
 	}
-	return answer[settlement]{
-		message: message, firstSentAt: from.firstSentAt, sentAt: from.sentAt, arrivedAt: from.arrivedAt, attempts: from.attempts,
-	}, err
+	return answer[settlement]{from.message, from.firstSentAt, from.sentAt, from.arrivedAt, from.attempts, from.applied}, err
 }

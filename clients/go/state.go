@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,8 @@ type state struct {
 	slotsFree, endingsReady *sync.Cond
 	clock, changed          chan struct{}
 
-	freeSlots int
+	// reserved counts the slots for which a claim is not answered yet.
+	reserved  int
 	held      map[string]*heldLease
 	runs      map[*run]struct{}
 	gathering gathering
@@ -74,7 +76,7 @@ func newState(options *options, events *eventLog) *state {
 	s := &state{
 		options: options, events: events, base: context.Background(), now: time.Now,
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		freeSlots: options.concurrency, held: map[string]*heldLease{}, runs: map[*run]struct{}{},
+		held: map[string]*heldLease{}, runs: map[*run]struct{}{},
 		gathering:  gathering{slots: options.concurrency},
 		takesItems: true, checkpointLimit: maxCheckpointBytes,
 	}
@@ -124,8 +126,8 @@ func (s *state) reserveSlots() int {
 	if s.countResending() >= s.options.concurrency {
 		return 0
 	}
-	slots := min(s.freeSlots, s.options.maxSlotsPerCall())
-	s.freeSlots -= slots
+	slots := min(s.freeSlots(), s.options.maxSlotsPerCall())
+	s.reserved += slots
 	return slots
 }
 
@@ -140,15 +142,20 @@ func (s *state) countResending() int {
 	return count
 }
 
-// returnSlots gives back slots for which no item came.
+// freeSlots counts the slots that neither a handler nor a claim has. A stuck handler that may be replaced has none.
+func (s *state) freeSlots() int {
+	return s.options.concurrency + min(s.stuck, s.options.maxStuck) - len(s.runs) - s.reserved
+}
+
+// returnSlots ends the reservation of slots: their claim was answered.
 func (s *state) returnSlots(slots int) {
-	s.freeSlots += slots
+	s.reserved -= slots
 	s.wakePollers()
 }
 
 // mayClaim is true if a claim is useful. The call that settles endings claims the next items itself.
 func (s *state) mayClaim() bool {
-	return s.freeSlots > 0 && !s.settling && len(s.endings) == 0
+	return s.freeSlots() > 0 && !s.settling && len(s.endings) == 0
 }
 
 // wakePollers wakes them only for a claim: while endings are to be settled, that would cost more than a short handler.
@@ -191,12 +198,10 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 		s.returnSlots(slots)
 		return
 	}
-	size, runs := s.options.slotSize(), 0
-	for first := 0; first < len(leases); first += size {
-		s.start(leases[first:min(first+size, len(leases))])
-		runs++
+	for leases := range slices.Chunk(leases, s.options.slotSize()) {
+		s.start(leases)
 	}
-	s.returnSlots(slots - runs)
+	s.returnSlots(slots)
 }
 
 // start runs the handler for leases that fill one slot.
@@ -231,29 +236,17 @@ func (s *state) end(run *run, endings []*ending) {
 	if run.stuck {
 		s.stuck--
 	}
-	if !run.slotReplaced || s.replaceStuck() {
-		s.freeSlots++
-	}
 	s.wakePollers()
 	notify(s.changed)
-}
-
-// replaceStuck notes that another handler takes the place of one that is stuck and has no replacement. False: there is none.
-func (s *state) replaceStuck() bool {
-	for run := range s.runs {
-		if run.stuck && !run.slotReplaced {
-			run.slotReplaced = true
-			return true
-		}
-	}
-	return false
 }
 
 // settle passes an ending to the settler, unless the lease has ended already.
 func (s *state) settle(ending *ending) {
 	if ending.lease.phase == phaseRunning {
 		ending.lease.phase = phaseEnded
-		ending.setCheckpoint()
+		if ending.rpc != rpcComplete {
+			ending.checkpoint = ending.lease.checkpoint
+		}
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
 	}

@@ -32,6 +32,14 @@ func delayProto(delay time.Duration) *durationpb.Duration {
 	return durationpb.New(min(max(delay, 0), longestDelay))
 }
 
+// optionalDelay returns the message for a delay, or nil if there is none.
+func optionalDelay(delay *time.Duration) *durationpb.Duration {
+	if delay == nil {
+		return nil
+	}
+	return delayProto(*delay)
+}
+
 // Decimal is an exact decimal number as text, such as "-12.50".
 type Decimal string
 

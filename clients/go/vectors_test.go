@@ -228,10 +228,10 @@ func (m *machine) answer(step vectorStep) {
 			m.settler.noteNoAnswer(call.group, errors.New("no answer"))
 			state.accept(nil, call.slots, m.now, m.now)
 		} else {
-			message := settlement{}
+			message := &pb.CompleteResponse{}
 			for _, ending := range call.group {
 				outcome, _, refusal := outcomeOf(step.Outcomes[ending.lease.id])
-				message.results = append(message.results, &pb.SettleResult{Outcome: outcome, Refusal: refusal})
+				message.Results = append(message.Results, &pb.SettleResult{Outcome: outcome, Refusal: refusal})
 			}
 			locked = m.settler.note(call.group, answer[settlement]{message: message, firstSentAt: call.sentAt, attempts: call.attempts})
 			state.accept(m.messages(step.Next, step.TimeLeftMs), call.slots, m.now, m.now)
@@ -307,10 +307,10 @@ func (m *machine) follow() time.Time {
 
 // send sends a settling call. The first call of a group claims for the free slots, unless it releases.
 func (m *machine) send(part []*ending, isFirst bool) {
-	kind := strings.ToLower(part[0].rpc())
+	kind := strings.ToLower(part[0].rpc)
 	var ids []string
 	for _, ending := range part {
-		ids = append(ids, withCheckpoint(ending.lease.id, ending.checkpoint()))
+		ids = append(ids, withCheckpoint(ending.lease.id, ending.checkpoint))
 	}
 	slices.Sort(ids)
 	action := "send " + kind + " " + strings.Join(ids, " ")

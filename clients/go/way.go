@@ -29,7 +29,8 @@ type way struct {
 
 // of returns the judge of a part of the group. It has no patience of its own: the group was sent for long enough.
 func (w *way) of(part []*ending) *way {
-	return &way{state: w.state, group: part, retriedAt: w.retriedAt, refusingSince: w.refusingSince}
+	// No heartbeat was sent since the last attempt of the group.
+	return &way{state: w.state, group: part, retriedAt: w.refusingSince, refusingSince: w.refusingSince}
 }
 
 // note takes the failure of an attempt. It returns true if the settlement is not worth another one.

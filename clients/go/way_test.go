@@ -42,11 +42,19 @@ func TestSettlementIsRefusedOnTheWayWhenHeartbeatsAreAnsweredMeanwhile(t *testin
 
 func TestPartOfARefusedSettlementIsRefusedByItsFirstAttempt(t *testing.T) {
 	state := newState(&options{concurrency: 1}, newEventLog("work", nil, nil))
-	now := time.Now()
-	state.now = func() time.Time { return now }
-	group := []*ending{{lease: &heldLease{lastAnswer: now}}, {lease: &heldLease{lastAnswer: now}}}
-	whole := &way{state: state, group: group, retriedAt: now, refusingSince: now.Add(-wayPatience)}
-	if !whole.of(group[1:]).note(&failure{code: codes.Internal}) {
+	begun := time.Now()
+	group := []*ending{{lease: &heldLease{}}, {lease: &heldLease{}}}
+	whole := &way{state: state, group: group}
+	for _, at := range []time.Duration{0, 1, 11} {
+		for _, ending := range group {
+			ending.lease.lastAnswer = state.now()
+		}
+		now := begun.Add(at * time.Second)
+		state.now = func() time.Time { return now }
+		whole.note(&failure{code: codes.Internal})
+	}
+	// No heartbeat is sent between the last attempt of the whole and the first one of a part.
+	if !whole.refuses || !whole.of(group[1:]).note(&failure{code: codes.Internal}) {
 		t.Error("it is sent again")
 	}
 	if whole.of(group[1:]).note(&failure{code: codes.Internal, reason: "INTERNAL"}) {

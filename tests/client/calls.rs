@@ -9,12 +9,13 @@ use lease_broker_client::{
     Applied, Client, Context, Credentials, Done, EventName, Item, NewItem, Tls, Token, Worker,
     WorkerError,
 };
+use lease_broker_proto::{self as proto, Outcome};
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::client::scripted::Scripted;
+use crate::client::scripted::{Answers, Scripted, claimed, lease};
 use crate::support::timeout::with_timeout;
 
 /// Returns a status of the broker with a pushback in milliseconds.
@@ -231,6 +232,25 @@ async fn end_of_item(broker: &Scripted) -> EventName {
             return name;
         }
     }
+}
+
+#[tokio::test]
+async fn pause_before_a_retry_does_not_outlast_the_lease() {
+    let two_seconds = proto::HeartbeatResult {
+        outcome: Outcome::Applied.into(),
+        time_left: lease(2).time_left,
+        ..proto::HeartbeatResult::default()
+    };
+    let extended = proto::HeartbeatResponse {
+        results: vec![two_seconds],
+    };
+    let broker = Scripted::with_answers(Answers {
+        errors: vec![Status::unavailable("away"); 7].into(),
+        claims: [claimed(lease(2))].into(),
+        heartbeats: vec![extended; 100].into(),
+        ..Answers::default()
+    });
+    assert_eq!(end_of_item(&broker).await, EventName::Completed);
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ export class Caller {
         freshToken = true;
       } else if (mayRetry(failure) && !givesUp?.(failure)) {
         wait = waitOf(failure, backoff);
-        backoff = Math.min(backoff * 2, MAX_WAIT);
+        backoff = Math.min(backoff * 2, longestWait(attemptTimeout));
       } else {
         throw asError(rpc.name, { ...failure, applied });
       }
@@ -190,8 +190,8 @@ export class Caller {
    * Waits before entries are sent again that a lock has refused `tries` times. Throws a `LeaseBrokerError` if the wait does not end
    * before `until`.
    */
-  async waitAfterLock(rpc: string, tries: number, until: number): Promise<void> {
-    const wait = jitter(Math.min(MIN_WAIT * 2 ** (tries - 1), MAX_WAIT));
+  async waitAfterLock(rpc: string, tries: number, until: number, attemptTimeout: number): Promise<void> {
+    const wait = jitter(Math.min(MIN_WAIT * 2 ** (tries - 1), longestWait(attemptTimeout)));
     const [code, reason, error] = ["UNAVAILABLE", "LOCKED", "another transaction has locked the row"];
     if (now() + wait >= until) throw new LeaseBrokerError(rpc, code, reason, error, null, "no", true);
     this.onRetry({ rpc, code, reason, error, attempt: tries, wait });
@@ -253,6 +253,14 @@ async function within<T>(limit: number, promise: Promise<T>, problem: string, si
   } finally {
     stop();
   }
+}
+
+/**
+ * Returns the longest wait before a retry for which the broker asks for none. An attempt at a settlement may take half of the lease,
+ * so a wait takes at most a quarter of it, and heartbeats extend the lease more often.
+ */
+function longestWait(attemptTimeout: number): number {
+  return Math.min(MAX_WAIT, attemptTimeout / 2);
 }
 
 function waitOf({ pushback }: Failure, backoff: number): number {

@@ -12,18 +12,6 @@ import type { Logger } from "./options.js";
 /** The milliseconds after which a token is looked at again. */
 const TOKEN_INTERVAL = 10_000;
 
-/** Keeps the leases of a queue alive. */
-export interface Keeper {
-  /** Sends heartbeats for leases from now on. `atOnce`: the first one immediately. */
-  keep(leases: readonly HeldLease[], atOnce?: boolean): void;
-  /** Sends no more heartbeats for a lease. */
-  forget(lease: HeldLease): void;
-  /** Stores a checkpoint with the next heartbeat. */
-  checkpoint(lease: HeldLease, bytes: Uint8Array): void;
-  /** Passes on the reports that have arrived, without waiting for the event loop. */
-  drain(): void;
-}
-
 /** The place where heartbeats are sent. */
 export interface Place {
   post(command: QueueCommand): void;
@@ -50,15 +38,7 @@ export class Keepers {
   /** Returns the keeper of a queue, whose reports `receive` gets. */
   add(queue: string, receive: (report: Report) => void): Keeper {
     this.#receivers.set(queue, receive);
-    return new QueueKeeper(queue, {
-      post: (command) => {
-        this.#place.post(command);
-      },
-      drain: () => {
-        this.#place.drain();
-      },
-      close: () => Promise.resolve(),
-    });
+    return new Keeper(queue, () => this.#place);
   }
 
   /** Connects. Without queues it does nothing. */
@@ -111,16 +91,17 @@ function threadFile(): string | null {
   return file !== null && existsSync(file) ? file : null;
 }
 
-/** Sends the leases of a queue to the place. */
-export class QueueKeeper implements Keeper {
+/** Keeps the leases of a queue alive: sends them to the place. */
+export class Keeper {
   /** The ids of leases that the place is to forget. They are sent together. */
   #forgotten: string[] = [];
 
   constructor(
     private readonly queue: string,
-    private readonly place: Place,
+    private readonly place: () => Place,
   ) {}
 
+  /** Sends heartbeats for leases from now on. `atOnce`: the first one immediately. */
   keep(leases: readonly HeldLease[], atOnce = false): void {
     let duration = Infinity;
     let deadline = Infinity;
@@ -135,6 +116,7 @@ export class QueueKeeper implements Keeper {
     this.#post({ type: "update", keep, duration, deadline, needsBeat, atOnce, forget });
   }
 
+  /** Sends no more heartbeats for a lease. */
   forget(lease: HeldLease): void {
     if (this.#forgotten.push(lease.id) > 1) return;
     // The leases of the next claim often follow, and share the message.
@@ -143,16 +125,18 @@ export class QueueKeeper implements Keeper {
     });
   }
 
+  /** Stores a checkpoint with the next heartbeat. */
   checkpoint(lease: HeldLease, bytes: Uint8Array): void {
     this.#post({ type: "checkpoint", id: lease.id, bytes });
   }
 
+  /** Passes on the reports that have arrived, without waiting for the event loop. */
   drain(): void {
-    this.place.drain();
+    this.place().drain();
   }
 
   #post(command: Command): void {
-    this.place.post({ queue: this.queue, command });
+    this.place().post({ queue: this.queue, command });
   }
 }
 

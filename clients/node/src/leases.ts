@@ -76,7 +76,6 @@ export class Run {
   /** The time at which the items fail because the handler has exceeded `timeLimit`. */
   failAt = Infinity;
   isStuck = false;
-  slotReplaced = false;
   #controller: AbortController | null = null;
 
   constructor(

@@ -14,7 +14,6 @@ export const MAX_ITEMS_PER_CALL = 1_000;
 /** The largest number of bytes in one call: below the broker's default of 4 MiB. */
 export const MAX_BYTES_PER_CALL = 3 << 20;
 
-const MAX_WORKER_ID = 128;
 const MAX_GROUPS = 100;
 /** The milliseconds for which a claim can wait. */
 const MAX_WAIT = 60_000;
@@ -135,9 +134,7 @@ export function checkOptions(
 ): Options {
   if (typeof (queue as unknown) !== "string") throw new TypeError(`queue is ${typeof queue}; pass its name`);
   if (queue === "") throw new RangeError("queue is empty; pass its name");
-  if (workerId.length < 1 || workerId.length > MAX_WORKER_ID) {
-    throw new RangeError(`workerId has ${workerId.length} characters; it must have 1 to ${MAX_WORKER_ID}`);
-  }
+  if (workerId === "") throw new RangeError("workerId is empty");
   const concurrency = count("concurrency", options.concurrency ?? 1);
   const slotSize = count("batch", options.batch ?? 1);
   if (slotSize > MAX_ITEMS_PER_CALL) {

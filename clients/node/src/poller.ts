@@ -7,7 +7,6 @@ import { create } from "@bufbuild/protobuf";
 import type { AbandonedClaims } from "./abandoned.js";
 import { Aborted, type Caller, hasChangedNothing, pause } from "./calls.js";
 import { durationMessage, durationMilliseconds, now } from "./clock.js";
-import { LeaseBrokerError } from "./errors.js";
 import type { CallHealth } from "./health.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
@@ -19,8 +18,6 @@ const MAX_START_DELAY = 250;
 const PAUSE_AFTER_EARLY_ANSWER = 100;
 /** The longest pause before the next claim that a broker can ask for, in milliseconds. Limits of a queue can change. */
 const LONGEST_PAUSE = 60_000;
-/** The pause after a response that this program could not receive, in milliseconds. */
-const PAUSE_AFTER_REFUSAL = 5_000;
 /** The number of keys of too large items that are remembered. */
 const MAX_REPORTED = 1_000;
 /** The size of a response that the worker accepts. The service has a lower limit. */
@@ -95,27 +92,15 @@ export class Poller {
       // A limit of the queue gives no item before.
       if (leases.length === 0 && retryAfter !== undefined) rest = Math.min(durationMilliseconds(retryAfter), LONGEST_PAUSE);
     } catch (error) {
-      rest = this.#fail(error, request.requestId);
+      if (!hasChangedNothing(error)) this.abandoned.add(request.requestId);
+      if (!(error instanceof Aborted)) this.onFatal(error);
+      rest = Infinity;
     }
     // The pause begins before the leases are accepted, because that makes this object consider the next claim.
     this.#busy = rest > 0;
     state.accept(leases, slots, sentAt);
     if (rest > 0) await this.#rest(rest);
     else this.#consider();
-  }
-
-  /** Handles the error of a claim. Returns the milliseconds until the next claim. */
-  #fail(error: unknown, requestId: string): number {
-    if (!hasChangedNothing(error)) this.abandoned.add(requestId);
-    if (error instanceof Aborted) return Infinity;
-    if (error instanceof LeaseBrokerError && error.code === "RESOURCE_EXHAUSTED" && error.reason === null) {
-      // The limit of this program: the same claim would bring the same response again.
-      this.state.options.logger.error("the response to a claim was too large", error);
-      void this.abandoned.release({ forget: true });
-      return PAUSE_AFTER_REFUSAL;
-    }
-    this.onFatal(error);
-    return Infinity;
   }
 
   async #rest(milliseconds: number): Promise<void> {

@@ -9,7 +9,7 @@ import type { Token } from "./credentials.js";
 import { Events } from "./events.js";
 import type { CallHealth } from "./health.js";
 import type { Report } from "./heartbeats.js";
-import { type Keeper, type Keepers, NOWHERE, QueueKeeper } from "./keeper.js";
+import { Keeper, type Keepers, NOWHERE } from "./keeper.js";
 import type { Options, QueueOptions } from "./options.js";
 import { Poller } from "./poller.js";
 import { type AnyHandler, Runner } from "./runner.js";
@@ -56,7 +56,7 @@ export class QueueWorker {
   /** Returns the keeper of the queue. */
   addTo(keepers: Keepers, health: CallHealth): Keeper {
     const { queue, heartbeat } = this.options;
-    if (!heartbeat) return new QueueKeeper(queue, NOWHERE);
+    if (!heartbeat) return new Keeper(queue, () => NOWHERE);
     return keepers.add(queue, (report) => {
       this.#read(report, health);
     });
@@ -125,10 +125,7 @@ export class QueueWorker {
 
 /** Records the answer to a heartbeat. */
 export function readBeat(state: State, sentAt: number, results: Extract<Report, { type: "beat" }>["results"]): void {
-  const extended = results.filter(({ timeLeft }) => timeLeft !== null);
-  const [only] = extended;
-  const item = only !== undefined && extended.length === 1 ? state.held.get(only.id)?.item : undefined;
-  state.events.emit("heartbeat", item, { count: extended.length });
+  state.events.emit("heartbeat", undefined, { count: results.filter(({ timeLeft }) => timeLeft !== null).length });
   for (const { id, timeLeft, reason } of results) {
     const lease = state.held.get(id);
     if (lease === undefined) continue;

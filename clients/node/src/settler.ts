@@ -88,7 +88,7 @@ export class Settler {
       slots -= nextSlots;
       calls.push(this.#send(kind, part, nextSlots));
     }
-    state.freeSlots += slots;
+    state.reserved -= slots;
     await Promise.all(calls);
     state.settling = false;
     state.changed();
@@ -103,7 +103,7 @@ export class Settler {
     const tries = 1 + Math.max(...locked.map(({ lease }) => lease.tries));
     for (const { lease } of locked) lease.tries = tries;
     try {
-      await this.caller.waitAfterLock(rpcs[first.kind].name, tries, this.#untilOf(locked));
+      await this.caller.waitAfterLock(rpcs[first.kind].name, tries, this.#untilOf(locked), attemptTimeout(locked));
       state.endings.push(...locked);
     } catch (error) {
       this.#endUnknown(locked, error);
@@ -129,8 +129,7 @@ export class Settler {
     const [first] = leases;
     const way = partOf !== undefined && first !== undefined ? partOf.of(first) : new Way(leases, keeper);
     const options: CallOptions = {
-      // An attempt whose response is lost leaves time for another one.
-      attemptTimeout: Math.min(ATTEMPT_TIMEOUT, ...leases.map((lease) => lease.duration / 2)),
+      attemptTimeout: attemptTimeout(group),
       until: () => this.#untilOf(group),
       beforeRetry: () => {
         state.resend(group);
@@ -270,6 +269,11 @@ export class Settler {
     this.state.events.emit(name, ending.lease.item, text === undefined ? {} : { error: text });
     this.state.drop(ending.lease);
   }
+}
+
+/** Returns the milliseconds of an attempt. One whose response is lost leaves time for another one. */
+function attemptTimeout(group: readonly Ending[]): number {
+  return Math.min(ATTEMPT_TIMEOUT, ...group.map(({ lease }) => lease.duration / 2));
 }
 
 /** Returns true for an error about a field or the size of the request. It comes from the broker or from a proxy. */

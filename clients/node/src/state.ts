@@ -31,7 +31,8 @@ export interface Parts {
 
 /** The state of a worker. */
 export class State {
-  freeSlots: number;
+  /** The number of slots for which a claim is not answered yet. */
+  reserved = 0;
   readonly held = new Map<string, HeldLease>();
   readonly runs = new Set<Run>();
   readonly gathering: Gathering;
@@ -45,8 +46,8 @@ export class State {
   settleUntil = Infinity;
   /** The keys of items that were reported as too large. */
   readonly tooLarge = new Set<string>();
-  /** The duration of the last lease, in milliseconds. */
-  leaseDuration = 30_000;
+  /** The duration of the last lease, in milliseconds. Before one was seen: that of the option, or 30 s. */
+  leaseDuration: number;
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
@@ -56,7 +57,7 @@ export class State {
     readonly options: Options,
     readonly events: Events,
   ) {
-    this.freeSlots = options.concurrency;
+    this.leaseDuration = options.lease ?? 30_000;
     this.gathering = new Gathering(options.concurrency);
   }
 
@@ -94,13 +95,19 @@ export class State {
     return this.stuck > this.options.maxStuck;
   }
 
+  /** The slots that neither a handler nor a claim has. A stuck handler that may be replaced has none. */
+  get freeSlots(): number {
+    const { concurrency, maxStuck } = this.options;
+    return concurrency + Math.min(this.stuck, maxStuck) - this.runs.size - this.reserved;
+  }
+
   /** Reserves the free slots for a claim. Returns their number, which is 0 if the worker takes no items now. */
   reserveSlots(): number {
     if (!this.takesItems || this.tooManyStuck || this.#claimPause !== null) return 0;
     // Otherwise a worker whose endings all meet a lock would claim without an end.
     if ([...this.held.values()].filter(({ phase }) => phase === "resending").length >= this.options.concurrency) return 0;
     const slots = Math.min(this.freeSlots, Math.max(Math.floor(MAX_ITEMS_PER_CALL / this.options.slotSize), 1));
-    this.freeSlots -= slots;
+    this.reserved += slots;
     return slots;
   }
 
@@ -120,6 +127,7 @@ export class State {
     const { slotSize, logger } = this.options;
     const leases: HeldLease[] = [];
     const time = now();
+    this.reserved -= slots;
     for (const message of messages) {
       if (this.held.has(message.leaseId)) continue;
       const lease = new HeldLease(message, sentAt, time);
@@ -129,7 +137,6 @@ export class State {
       this.events.emit("claimed", lease.item);
     }
     if (!this.takesItems) {
-      this.freeSlots += slots;
       for (const lease of leases) this.settle(released(lease));
       return;
     }
@@ -139,7 +146,6 @@ export class State {
     for (let first = 0; first < leases.length; first += slotSize) {
       runs.push(new Run(leases.slice(first, first + slotSize), logger, this.#storeCheckpoint));
     }
-    this.freeSlots += slots - runs.length;
     for (const run of runs) this.runs.add(run);
     this.parts.watch(leases);
     for (const run of runs) this.parts.start(run);
@@ -165,20 +171,7 @@ export class State {
     if (run.startedAt !== null) this.gathering.note(now() - run.startedAt);
     for (const ending of endings) this.settle(ending);
     if (run.isStuck) this.stuck -= 1;
-    if (!run.slotReplaced) {
-      this.freeSlots += 1;
-    } else {
-      // One more of those that are stuck can be replaced now.
-      const without = [...this.runs].find((other) => other.isStuck && !other.slotReplaced);
-      if (without !== undefined) this.replace(without);
-    }
     this.changed();
-  }
-
-  /** Makes room for another handler, because that of the run is stuck. */
-  replace(run: Run): void {
-    run.slotReplaced = true;
-    this.freeSlots += 1;
   }
 
   /** Adds an ending to those that the settler takes, unless the lease has ended. */

@@ -110,7 +110,6 @@ export class Watchdog {
     }
     const keys = run.leases.map((lease) => lease.item.key).join(", ");
     state.options.logger.error(`the handler of ${keys} does not stop (${run.cancelled?.message ?? ""})`);
-    if (!state.tooManyStuck) state.replace(run);
     state.changed();
   }
 }

@@ -28,7 +28,8 @@ export class Way {
   /** Returns the judge of a part. It has no patience of its own: the group was sent for long enough. */
   of(lease: HeldLease): Way {
     const part = new Way([lease], this.keeper);
-    part.#retriedAt = this.#retriedAt;
+    // No heartbeat was sent since the last attempt of the group.
+    part.#retriedAt = this.#refusingSince ?? Infinity;
     part.#refusingSince = this.#refusingSince;
     return part;
   }

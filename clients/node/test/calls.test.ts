@@ -38,6 +38,14 @@ async function caller(t: Parameters<typeof startServer>[0], script: Script, toke
 const request = create(WakeRequestSchema, { queue: "work" });
 const inOneMinute = { until: () => now() + 60_000 };
 
+test("a pause before a retry does not outlast the lease", async (t) => {
+  const away = { error: { code: status.UNAVAILABLE } };
+  const { caller: calls } = await caller(t, { wake: [away, away, away, away, away, done] });
+  // Heartbeats extend the lease of 400 ms meanwhile, so that 300 ms are always left.
+  const answer = await calls.call(rpcs.wake, request, { attemptTimeout: 200, until: () => now() + 300 });
+  assert.ok(answer.attempts >= 6, String(answer.attempts));
+});
+
 const retried: [string, ScriptedError][] = [
   ["UNAVAILABLE", { code: status.UNAVAILABLE }],
   ["UNKNOWN of the transport", { code: status.UNKNOWN }],

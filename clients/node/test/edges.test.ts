@@ -137,7 +137,7 @@ test("options out of their range are refused", () => {
   assert.throws(create("", {}), /queue is empty/);
   assert.throws(create("work", { concurrency: 2.5 }), /concurrency is 2.5/);
   assert.throws(create("work", { wait: "61s" }), /wait is 61s; it must be at most 60 s/);
-  assert.throws(create("work", { workerId: "" }), /workerId has 0 characters/);
+  assert.throws(create("work", { workerId: "" }), /workerId is empty/);
   assert.throws(create("work", { groups: Array(101).fill("42") }), /groups has 101 entries/);
 });
 

@@ -7,8 +7,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { status } from "@grpc/grpc-js";
 
+import { Events } from "../src/events.js";
 import { CallHealth } from "../src/health.js";
 import { type Logger, Worker } from "../src/index.js";
+import { checkOptions, type QueueOptions } from "../src/options.js";
+import { State } from "../src/state.js";
 import type { ClaimBatchRequest } from "../src/v1.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -24,6 +27,11 @@ async function startWorker(t: TestContext, address: string): Promise<string[]> {
   await worker.start();
   return warnings;
 }
+
+test("health waits for the option lease before a lease was seen", () => {
+  const state = (options: QueueOptions) => new State(checkOptions("work", "worker", quiet, options), new Events("work", quiet));
+  assert.deepEqual([state({ lease: "10m" }).leaseDuration, state({}).leaseDuration], [600_000, 30_000]);
+});
 
 /** Returns the address of a server that accepts connections and says nothing. */
 async function listen(t: TestContext): Promise<{ address: string; close: () => void }> {

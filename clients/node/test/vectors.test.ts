@@ -16,7 +16,7 @@ import { LeaseBrokerError } from "../src/errors.js";
 import { type EventDetails, type EventName, EVENT_NAMES, Events } from "../src/events.js";
 import { CallHealth } from "../src/health.js";
 import { Heartbeats } from "../src/heartbeats.js";
-import { QueueKeeper } from "../src/keeper.js";
+import { Keeper } from "../src/keeper.js";
 import type { Run } from "../src/leases.js";
 import { checkOptions, DEFAULT_LOGGER } from "../src/options.js";
 import { Poller } from "../src/poller.js";
@@ -124,13 +124,13 @@ class Machine {
       if (message.type === "beat") readBeat(this.state, message.sentAt, message.results);
       if (message.type === "checkpoint_refused") this.state.refuseCheckpoint(message.bytes, message.text);
     });
-    const keeper = new QueueKeeper("work", {
+    const keeper = new Keeper("work", () => ({
       post: ({ command }) => {
         if (command.type !== "token" && heartbeat) this.heartbeats.handle(command);
       },
       drain: () => undefined,
       close: () => Promise.resolve(),
-    });
+    }));
     this.state.parts = { keeper, start: this.#start, watch, look };
     const caller = Object.assign(new Caller(null as never, null), { call: this.#call });
     const abandoned = new AbandonedClaims(options, { call: () => new Promise(() => undefined) } as unknown as Caller);

@@ -229,7 +229,7 @@ def test_error_says_whether_it_is_temporary(
     assert failed.value.temporary is temporary
 
 
-def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) -> None:
+def test_claim_that_is_too_large_to_receive_ends_the_worker(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(EXHAUSTED), ok(v1.ClaimBatchResponse()))
     server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
     events: list[Event] = []
@@ -238,7 +238,8 @@ def test_claim_that_is_too_large_to_receive_is_released(server: ScriptedServer) 
     until = time.monotonic() + 60
     while not server.requests["ReleaseClaims"] and time.monotonic() < until:
         time.sleep(0.01)
-    worker.stop()
+    with pytest.raises(LeaseBrokerError, match="RESOURCE_EXHAUSTED"):
+        worker.stop()
     [claim, *_] = server.requests["ClaimBatch"]
     [release, *_] = server.requests["ReleaseClaims"]
     assert list(release.request_ids) == [claim.request_id]

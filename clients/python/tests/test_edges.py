@@ -252,8 +252,7 @@ def test_unexpected_error_of_a_thread_stops_the_worker(server: ScriptedServer, m
     [
         ({"concurrency": 2.5}, "concurrency is 2.5"),
         ({"batch": "3"}, "batch is 3"),
-        ({"worker_id": ""}, "worker_id has 0 characters"),
-        ({"worker_id": "x" * 129}, "worker_id has 129 characters"),
+        ({"worker_id": ""}, "worker_id is empty"),
         ({"lease": 0}, "lease is 0"),
         ({"lease": float("nan")}, "lease is nan"),
         ({"time_limit": "5"}, "time_limit is '5'"),

@@ -396,7 +396,10 @@ def test_settlement_that_a_proxy_refuses_fails_its_item(
 
 
 def attempts(codes: str, answered: str, seconds: list[float]) -> list[bool]:
-    """Judges attempts at these moments. `answered`: for each, whether a heartbeat is answered after it."""
+    """Judges attempts at these moments. `answered`: for each, whether a heartbeat is answered after it.
+
+    If they are refused, the first attempt of a part follows.
+    """
     clock = [0.0]
     options = Options("work")
     state = State(options, Events("work", None, options.logger), lambda: clock[0])
@@ -406,16 +409,22 @@ def attempts(codes: str, answered: str, seconds: list[float]) -> list[bool]:
     for code, beat, now in zip(codes, answered, seconds, strict=True):
         clock[0] = now
         status = {"I": grpc.StatusCode.INTERNAL, "U": grpc.StatusCode.UNAVAILABLE}[code]
-        judged.append(way.note(CallFailure(status, None, "", None)))
+        failure = CallFailure(status, None, "", None)
+        judged.append(way.note(failure))
         if beat == "+":
             held.last_answer = now
-    return judged
+    return [*judged, way.of(held).note(failure)] if way.refuses else judged
 
 
 def test_way_refuses_if_heartbeats_are_answered_meanwhile() -> None:
-    assert attempts("IIII", "++++", [0, 1, 10, 11]) == [False, False, False, True]
+    assert attempts("IIII", "++++", [0, 1, 10, 11])[:4] == [False, False, False, True]
     # An outage, the end of one, one in between, and a broker that is away.
     assert not any(attempts("III", "---", [0, 1, 60]))
     assert not any(attempts("IIII", "-+++", [0, 60, 61, 70]))
     assert not any(attempts("IIII", "+-++", [0, 1, 9, 12]))
     assert not any(attempts("UUU", "+++", [0, 1, 60]))
+
+
+def test_part_of_a_refused_settlement_is_refused_at_once() -> None:
+    # No heartbeat is sent between the last attempt of the whole and the first one of a part.
+    assert attempts("III", "++-", [0, 1, 11]) == [False, False, True, True]

@@ -14,7 +14,7 @@ import pytest
 from scripted import ScriptedServer, ok
 
 from lease_broker import Client, LeaseBrokerError, Worker, plaintext, v1
-from lease_broker.calls import Caller, RetryEvent
+from lease_broker.calls import Caller
 from lease_broker.transport import Broker, Transport
 
 
@@ -119,15 +119,15 @@ def test_closed_channel_is_an_outage(server: ScriptedServer) -> None:
     server.answer("Wake", ok(v1.WakeResponse()))
     transport = Transport(server.address, plaintext())
     broker = transport.route()
-    events: list[RetryEvent] = []
+    events: list[dict[str, Any]] = []
 
-    def replace(event: RetryEvent) -> None:
+    def replace(**event: Any) -> None:
         events.append(event)
         transport._replace(broker)
 
     broker.channel.close()
     Caller(transport, on_retry=replace).call("Wake", v1.WakeRequest(queue="work"))
-    assert [event.code for event in events] == ["UNAVAILABLE"]
+    assert [event["code"] for event in events] == ["UNAVAILABLE"]
     transport.close()
 
 

@@ -178,12 +178,13 @@ impl Caller {
         options: CallOptions<'_>,
     ) -> Result<Answer<R::Response>, CallError> {
         let first_sent_at = Instant::now();
+        let attempt_timeout = options.attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT);
         let (mut backoff, mut fresh, mut attempts) = (MIN_BACKOFF, false, 0);
         let mut applied = Applied::No;
         loop {
             attempts += 1;
             let sent_at = Instant::now();
-            let mut timeout = options.attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT);
+            let mut timeout = attempt_timeout;
             if let Some(until) = options.until {
                 let left = until().saturating_duration_since(sent_at);
                 timeout = timeout.min(left).max(Duration::from_millis(1));
@@ -218,7 +219,7 @@ impl Caller {
                 wait
             } else {
                 let wait = backoff.mul_f64(rand::random_range(0.5..1.0));
-                backoff = (backoff * 2).min(MAX_BACKOFF);
+                backoff = (backoff * 2).min(longest_backoff(attempt_timeout));
                 wait
             };
             if options
@@ -333,10 +334,16 @@ impl Caller {
     }
 }
 
+/// Returns the longest wait before a retry for which the broker asks for none. An attempt at a settlement may take half of the
+/// lease, so a wait takes at most a quarter of it, and heartbeats extend the lease more often.
+fn longest_backoff(attempt_timeout: Duration) -> Duration {
+    MAX_BACKOFF.min(attempt_timeout / 2)
+}
+
 /// Returns the pause before entries are sent again that a lock has refused this often.
-pub(super) fn pause_after_lock(tries: u32) -> Duration {
+pub(super) fn pause_after_lock(tries: u32, attempt_timeout: Duration) -> Duration {
     let backoff = MIN_BACKOFF.saturating_mul(2_u32.saturating_pow(tries - 1));
     backoff
-        .min(MAX_BACKOFF)
+        .min(longest_backoff(attempt_timeout))
         .mul_f64(rand::random_range(0.5..1.0))
 }

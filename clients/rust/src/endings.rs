@@ -6,6 +6,7 @@ use std::time::Duration;
 use prost::Message as _;
 
 use super::context::Cause;
+use super::events::EventName;
 use super::handler_error::{ErrorKind, HandlerError};
 use super::item::{Item, LeaseNumber};
 use super::values::{NewItem, Row, duration_to_proto, row_to_proto};
@@ -14,8 +15,6 @@ use lease_broker_value::Value;
 
 /// The number of characters of an error's text that the broker stores.
 const MAX_TEXT_CHARS: usize = 1_024;
-/// The fields without which a failure or a release can be sent again.
-const OPTIONAL_FIELDS: [&str; 3] = ["checkpoint", "retry_delay", "delay"];
 
 /// The result of a handler that has done its work: the item is completed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,62 +84,88 @@ impl BatchDone {
     }
 }
 
-/// The end of one item. The lease id in the message is set when the ending is queued.
+/// The end of one item.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) lease: LeaseNumber,
-    pub(super) message: EndingMessage,
+    pub(super) kind: Kind,
+    /// The columns and follow-ups of a completion.
+    completion: proto::Completion,
+    /// The error of a failure.
+    pub(super) text: String,
+    dead_letter: bool,
+    /// Of a failure or a release.
+    delay: Option<Duration>,
+    pub(super) checkpoint: Option<Vec<u8>>,
+    lease_id: String,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum EndingMessage {
-    Complete(proto::Completion),
-    Fail(proto::Failure),
-    Release(proto::Release),
+/// The kind of an ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Complete,
+    Fail,
+    Release,
 }
 
-impl EndingMessage {
-    /// Returns the name of the method that takes the message.
-    pub(super) const fn rpc(&self) -> &'static str {
+impl Kind {
+    /// Returns the name of the method that takes the endings.
+    pub(super) const fn rpc(self) -> &'static str {
         match self {
-            Self::Complete(_) => "Complete",
-            Self::Fail(_) => "Fail",
-            Self::Release(_) => "Release",
+            Self::Complete => "Complete",
+            Self::Fail => "Fail",
+            Self::Release => "Release",
+        }
+    }
+
+    /// Returns the name of the event after the broker has applied an ending.
+    pub(super) const fn event(self) -> EventName {
+        match self {
+            Self::Complete => EventName::Completed,
+            Self::Fail => EventName::Failed,
+            Self::Release => EventName::Released,
         }
     }
 }
 
 impl Ending {
+    fn new(lease: LeaseNumber, kind: Kind) -> Self {
+        Self {
+            lease,
+            kind,
+            completion: proto::Completion::default(),
+            text: String::new(),
+            dead_letter: false,
+            delay: None,
+            checkpoint: None,
+            lease_id: String::new(),
+        }
+    }
+
     pub(super) fn completed(lease: LeaseNumber, done: Done) -> Self {
         let follow_up = |(queue, item): (String, NewItem)| proto::FollowUp {
             queue,
             item: Some(item.into_proto()),
         };
-        let completion = proto::Completion {
-            lease_id: String::new(),
-            follow_ups: done.follow_ups.into_iter().map(follow_up).collect(),
-            columns: row_to_proto(done.columns),
-        };
-        let message = EndingMessage::Complete(completion);
-        Self { lease, message }
+        let mut ending = Self::new(lease, Kind::Complete);
+        ending.completion.follow_ups = done.follow_ups.into_iter().map(follow_up).collect();
+        ending.completion.columns = row_to_proto(done.columns);
+        ending
     }
 
     pub(super) fn failed(lease: LeaseNumber, text: &str) -> Self {
-        let failure = proto::Failure {
-            error_message: text.chars().take(MAX_TEXT_CHARS).collect(),
-            ..proto::Failure::default()
-        };
-        let message = EndingMessage::Fail(failure);
-        Self { lease, message }
+        let text = text.chars().take(MAX_TEXT_CHARS).collect();
+        Self {
+            text,
+            ..Self::new(lease, Kind::Fail)
+        }
     }
 
-    pub(super) fn released(lease: LeaseNumber, after: Option<Duration>) -> Self {
-        let release = proto::Release {
-            delay: after.map(duration_to_proto),
-            ..proto::Release::default()
-        };
-        let message = EndingMessage::Release(release);
-        Self { lease, message }
+    pub(super) fn released(lease: LeaseNumber, delay: Option<Duration>) -> Self {
+        Self {
+            delay,
+            ..Self::new(lease, Kind::Release)
+        }
     }
 
     /// Returns the ending of an item whose handler has returned. `cause`: the reason for which the handler was
@@ -155,96 +180,75 @@ impl Ending {
             Ok(done) => return Self::completed(lease, done),
             Err(error) => error,
         };
+        let mut ending = Self::failed(lease, &error.text);
         match (error.kind, cause) {
-            (ErrorKind::Release { after }, _) => Self::released(lease, after),
-            (ErrorKind::DeadLetter, _) => {
-                let mut ending = Self::failed(lease, &error.text);
-                if let EndingMessage::Fail(failure) = &mut ending.message {
-                    failure.dead_letter = true;
-                }
-                ending
-            }
+            (ErrorKind::Release { after }, _) => return Self::released(lease, after),
+            (ErrorKind::DeadLetter, _) => ending.dead_letter = true,
             (
                 ErrorKind::Failed {
                     retry_after: Some(after),
                 },
                 _,
-            ) => {
-                let mut ending = Self::failed(lease, &error.text);
-                if let EndingMessage::Fail(failure) = &mut ending.message {
-                    failure.retry_delay = Some(duration_to_proto(after));
-                }
-                ending
-            }
-            (_, Some(Cause::Shutdown)) => Self::released(lease, None),
+            ) => ending.delay = Some(after),
+            (_, Some(Cause::Shutdown)) => return Self::released(lease, None),
             (ErrorKind::Cancelled, Some(Cause::TimeLimit)) => {
-                Self::failed(lease, &time_limit_text(time_limit))
+                ending.text = time_limit_text(time_limit);
             }
-            _ => Self::failed(lease, &error.text),
+            _ => {}
         }
+        ending
     }
 
     /// Returns the ending without the field that the broker has refused, or without all optional fields if it is not known
     /// which one. `None`: the ending has no such field.
     pub(super) fn without_refused(&self, field: &str) -> Option<Self> {
-        let is_known = OPTIONAL_FIELDS.contains(&field);
-        let is_refused = |name: &str| !is_known || name == field;
+        let is_delay = field.ends_with("delay");
         let mut ending = self.clone();
-        match &mut ending.message {
-            EndingMessage::Complete(_) => {}
-            EndingMessage::Fail(failure) => {
-                failure.checkpoint.take_if(|_| is_refused("checkpoint"));
-                failure.retry_delay.take_if(|_| is_refused("retry_delay"));
-            }
-            EndingMessage::Release(release) => {
-                release.checkpoint.take_if(|_| is_refused("checkpoint"));
-                release.delay.take_if(|_| is_refused("delay"));
-            }
-        }
-        (ending.message != self.message).then_some(ending)
-    }
-
-    /// Returns the checkpoint for the next lease.
-    pub(super) fn checkpoint(&self) -> Option<&Vec<u8>> {
-        match &self.message {
-            EndingMessage::Complete(_) => None,
-            EndingMessage::Fail(message) => message.checkpoint.as_ref(),
-            EndingMessage::Release(message) => message.checkpoint.as_ref(),
-        }
-    }
-
-    pub(super) fn is_completion(&self) -> bool {
-        matches!(self.message, EndingMessage::Complete(_))
+        ending.checkpoint.take_if(|_| !is_delay);
+        ending.delay.take_if(|_| field != "checkpoint");
+        let is_less = ending.checkpoint != self.checkpoint || ending.delay != self.delay;
+        is_less.then_some(ending)
     }
 
     /// Sets the lease id and, except in a completion, the checkpoint for the next lease.
     pub(super) fn set_lease(&mut self, id: &str, saved: Option<&Vec<u8>>) {
-        match &mut self.message {
-            EndingMessage::Complete(message) => id.clone_into(&mut message.lease_id),
-            EndingMessage::Fail(message) => {
-                id.clone_into(&mut message.lease_id);
-                message.checkpoint = saved.cloned();
-            }
-            EndingMessage::Release(message) => {
-                id.clone_into(&mut message.lease_id);
-                message.checkpoint = saved.cloned();
-            }
-        }
+        id.clone_into(&mut self.lease_id);
+        self.checkpoint = saved.filter(|_| self.kind != Kind::Complete).cloned();
     }
 
     pub(super) fn follow_ups(&self) -> usize {
-        match &self.message {
-            EndingMessage::Complete(message) => message.follow_ups.len(),
-            _ => 0,
+        self.completion.follow_ups.len()
+    }
+
+    /// Returns the approximate size of the message in bytes.
+    pub(super) fn size(&self) -> usize {
+        let checkpoint = self.checkpoint.as_ref().map_or(0, Vec::len);
+        self.completion.encoded_len() + self.lease_id.len() + self.text.len() + checkpoint + 32
+    }
+
+    pub(super) fn completion(&self) -> proto::Completion {
+        proto::Completion {
+            lease_id: self.lease_id.clone(),
+            ..self.completion.clone()
         }
     }
 
-    /// Returns the size of the message in bytes.
-    pub(super) fn size(&self) -> usize {
-        match &self.message {
-            EndingMessage::Complete(message) => message.encoded_len(),
-            EndingMessage::Fail(message) => message.encoded_len(),
-            EndingMessage::Release(message) => message.encoded_len(),
+    pub(super) fn failure(&self) -> proto::Failure {
+        proto::Failure {
+            lease_id: self.lease_id.clone(),
+            error_message: self.text.clone(),
+            dead_letter: self.dead_letter,
+            retry_delay: self.delay.map(duration_to_proto),
+            checkpoint: self.checkpoint.clone(),
+            ..proto::Failure::default()
+        }
+    }
+
+    pub(super) fn release(&self) -> proto::Release {
+        proto::Release {
+            lease_id: self.lease_id.clone(),
+            delay: self.delay.map(duration_to_proto),
+            checkpoint: self.checkpoint.clone(),
         }
     }
 }

@@ -123,8 +123,6 @@ pub(super) struct Run {
     pub(super) cancelled: Option<(Cause, Instant)>,
     /// True if the handler still runs long after its cancellation.
     pub(super) stuck: bool,
-    /// True if another handler may run in place of this one, which is stuck.
-    pub(super) slot_replaced: bool,
 }
 
 /// A run that is about to start.

@@ -10,7 +10,6 @@ use super::middleware::Middleware;
 
 /// The largest number of items in a call.
 pub(super) const MAX_ITEMS_PER_CALL: usize = 1_000;
-const MAX_WORKER_ID: usize = 128;
 const MAX_GROUPS: usize = 100;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The largest number of claims that wait at the same time. Each is followed by another as soon as its items have arrived.
@@ -74,9 +73,8 @@ impl Options {
     pub(super) fn check(&self) -> Result<(), WorkerError> {
         let text = if self.queue.is_empty() {
             "the queue is empty; pass its name".to_owned()
-        } else if !(1..=MAX_WORKER_ID).contains(&self.worker_id.chars().count()) {
-            let count = self.worker_id.chars().count();
-            format!("worker_id has {count} characters; it has 1 to {MAX_WORKER_ID}")
+        } else if self.worker_id.is_empty() {
+            "worker_id is empty".to_owned()
         } else if self.concurrency == 0 {
             "concurrency is 0; it must be at least 1".to_owned()
         } else if !(1..=MAX_ITEMS_PER_CALL).contains(&self.batch) {

@@ -92,7 +92,7 @@ impl Poller {
         let request_id = request.request_id.clone();
         let begun = Instant::now();
         let call_options = CallOptions {
-            attempt_timeout: Some(options.wait + Duration::from_secs(5)),
+            attempt_timeout: Some(wait + Duration::from_secs(5)),
             ..CallOptions::default()
         };
         let call = self.caller.call(request, call_options);

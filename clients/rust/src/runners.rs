@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
 use super::context::{Cancelled, Cause, Context};
-use super::endings::{BatchDone, Done, Ending, EndingMessage};
+use super::endings::{BatchDone, Done, Ending, Kind};
 use super::handler_error::HandlerError;
 use super::item::Item;
 use super::leases::{RunNumber, Start};
@@ -182,8 +182,8 @@ fn endings_of(
 /// Logs the errors of handlers. The broker stores only the last one of each item.
 fn log_failures(items: &[Item], endings: &[Ending]) {
     for (item, ending) in items.iter().zip(endings) {
-        if let EndingMessage::Fail(failure) = &ending.message {
-            let (key, attempt, error) = (item.key(), item.attempt(), &failure.error_message);
+        if ending.kind == Kind::Fail {
+            let (key, attempt, error) = (item.key(), item.attempt(), &ending.text);
             tracing::warn!(key, attempt, error, "handler failed");
         }
     }

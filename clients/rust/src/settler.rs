@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, join_all};
 use uuid::Uuid;
 
 use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF, pause_after_lock};
-use super::endings::{Ending, EndingMessage};
+use super::endings::{Ending, Kind};
 use super::errors::{Applied, CallError};
 use super::events::{Event, EventName, RetriedCall};
 use super::failure::{Failure, Pushback};
@@ -253,51 +253,46 @@ impl Settler {
         };
         let options = CallOptions {
             until: Some(&until),
-            attempt_timeout: Some(settle_timeout(&self.state, group)),
+            attempt_timeout: Some(settle_timeout(&self.state.lock(), group)),
             on_retry: Some(&on_retry),
             gives_up: Some(&gives_up),
         };
         let queue = &self.state.options.queue;
-        match group.first().map(|ending| &ending.message) {
-            Some(EndingMessage::Fail(_)) => {
-                let failure = |message: &EndingMessage| match message {
-                    EndingMessage::Fail(failure) => Some(failure.clone()),
-                    _ => None,
-                };
+        let answer = match group.first().map(|ending| ending.kind) {
+            Some(Kind::Fail) => {
                 let request = || proto::FailRequest {
                     queue: queue.clone(),
-                    failures: messages(group, failure),
+                    failures: group.iter().map(Ending::failure).collect(),
                     next: next.clone(),
                 };
-                let answer = self.caller.call_with(request, options).await?;
-                Ok(answer.map(Settlement::from))
+                self.caller
+                    .call_with(request, options)
+                    .await?
+                    .map(Settlement::from)
             }
-            Some(EndingMessage::Release(_)) => {
-                let release = |message: &EndingMessage| match message {
-                    EndingMessage::Release(release) => Some(release.clone()),
-                    _ => None,
-                };
+            Some(Kind::Release) => {
                 let request = || proto::ReleaseRequest {
                     queue: queue.clone(),
-                    releases: messages(group, release),
+                    releases: group.iter().map(Ending::release).collect(),
                 };
-                let answer = self.caller.call_with(request, options).await?;
-                Ok(answer.map(Settlement::from))
+                self.caller
+                    .call_with(request, options)
+                    .await?
+                    .map(Settlement::from)
             }
             _ => {
-                let completion = |message: &EndingMessage| match message {
-                    EndingMessage::Complete(completion) => Some(completion.clone()),
-                    _ => None,
-                };
                 let request = || proto::CompleteRequest {
                     queue: queue.clone(),
-                    completions: messages(group, completion),
+                    completions: group.iter().map(Ending::completion).collect(),
                     next: next.clone(),
                 };
-                let answer = self.caller.call_with(request, options).await?;
-                Ok(answer.map(Settlement::from))
+                self.caller
+                    .call_with(request, options)
+                    .await?
+                    .map(Settlement::from)
             }
-        }
+        };
+        Ok(answer)
     }
 
     fn next_claim(&self, reserved: Reserved) -> proto::NextClaim {
@@ -314,33 +309,20 @@ impl Settler {
     }
 }
 
-fn messages<T>(group: &[Ending], message: impl Fn(&EndingMessage) -> Option<T>) -> Vec<T> {
-    let messages = group.iter();
-    messages
-        .filter_map(|ending| message(&ending.message))
-        .collect()
-}
-
 /// Takes the next group. Returns the endings of each kind, which are a call each, with the slots for which the call claims. Then
 /// the slots for which no call claims: the first call claims the next items, but a Release cannot.
 pub(super) fn take(shared: &mut Shared) -> (Vec<(Reserved, Vec<Ending>)>, Reserved) {
-    let (mut completions, mut failures, mut releases) = (Vec::new(), Vec::new(), Vec::new());
-    for ending in take_group(shared) {
-        match ending.message {
-            EndingMessage::Complete(_) => completions.push(ending),
-            EndingMessage::Fail(_) => failures.push(ending),
-            EndingMessage::Release(_) => releases.push(ending),
-        }
-    }
+    let mut group = take_group(shared);
     shared.settling = true;
     let mut unused = shared.reserve_slots();
     let mut parts = Vec::new();
-    for (claims, part) in [(true, completions), (true, failures), (false, releases)] {
+    for kind in [Kind::Complete, Kind::Fail, Kind::Release] {
+        let part: Vec<_> = group.extract_if(.., |ending| ending.kind == kind).collect();
         if !part.is_empty() {
-            let reserved = if claims {
-                std::mem::take(&mut unused)
-            } else {
+            let reserved = if kind == Kind::Release {
                 Reserved::default()
+            } else {
+                std::mem::take(&mut unused)
             };
             parts.push((reserved, part));
         }
@@ -396,12 +378,13 @@ pub(super) fn note_results(
 
 /// Sends endings whose rows are locked again after a pause. `None`: their leases end before.
 fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
-    let rpc = locked.first()?.message.rpc();
+    let rpc = locked.first()?.kind.rpc();
     note_retry(shared, &locked);
     let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
     let tries = 1 + held.map(|lease| lease.tries).max()?;
     let failure = Failure::of_lock();
-    let (code, wait) = (failure.code, pause_after_lock(tries));
+    let wait = pause_after_lock(tries, settle_timeout(shared, &locked));
+    let code = failure.code;
     let at = (shared.clock)() + wait;
     if last_deadline(shared, &locked) <= at {
         note_no_answer(shared, &locked, &failure.into_error(rpc).to_string());
@@ -431,7 +414,6 @@ fn note_result(
     let Some(lease) = shared.held.get(&ending.lease) else {
         return;
     };
-    let mut error = None;
     let name = match result.outcome() {
         Outcome::Refused => {
             let refusal = result.refusal.clone().unwrap_or_default();
@@ -441,14 +423,7 @@ fn note_result(
             };
             return refuse(shared, ending, &refusal.field, &problem);
         }
-        Outcome::Applied => match &ending.message {
-            EndingMessage::Complete(_) => EventName::Completed,
-            EndingMessage::Fail(failure) => {
-                error = Some(failure.error_message.clone());
-                EventName::Failed
-            }
-            EndingMessage::Release(_) => EventName::Released,
-        },
+        Outcome::Applied => ending.kind.event(),
         // If the request was sent before, while the lease was held, that attempt has removed the row.
         Outcome::Gone if resent_since.is_some_and(|since| since < lease.deadline) => {
             EventName::Completed
@@ -459,9 +434,10 @@ fn note_result(
     let Some(lease) = shared.held.remove(&ending.lease) else {
         return;
     };
-    match error {
-        Some(error) => shared.emit(Event::of_item(name, &lease.item).with_error(error)),
-        None => shared.emit_of_item(name, &lease.item),
+    if name == EventName::Failed {
+        shared.emit(Event::of_item(name, &lease.item).with_error(ending.text.as_str()));
+    } else {
+        shared.emit_of_item(name, &lease.item);
     }
 }
 
@@ -475,10 +451,10 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
     let saved = lease.saved;
     let event = Event::of_item(EventName::Refused, &lease.item).with_reason(problem);
     // The broker stores the reason too, but only the last one of each item.
-    let (key, attempt, rpc) = (lease.item.key(), lease.item.attempt(), ending.message.rpc());
+    let (key, attempt, rpc) = (lease.item.key(), lease.item.attempt(), ending.kind.rpc());
     tracing::warn!(rpc, key, attempt, error = problem, "ending refused");
     shared.emit(event);
-    let instead = if ending.is_completion() {
+    let instead = if ending.kind == Kind::Complete {
         Some(Ending::failed(ending.lease, &format!("Refused: {problem}")))
     } else {
         ending.without_refused(field)
@@ -487,8 +463,8 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
         shared.held.remove(&ending.lease);
         return;
     };
-    if let Some(checkpoint) = ending.checkpoint()
-        && instead.checkpoint().is_none()
+    if let Some(checkpoint) = &ending.checkpoint
+        && instead.checkpoint.is_none()
     {
         shared.refuse_checkpoint(ending.lease, saved, checkpoint.len(), problem);
     }
@@ -547,8 +523,7 @@ fn last_deadline(shared: &Shared, group: &[Ending]) -> Instant {
 }
 
 /// Returns the time of an attempt. If a connection is dead, another attempt must be made before a lease ends.
-fn settle_timeout(state: &State, group: &[Ending]) -> Duration {
-    let shared = state.lock();
+fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
     let held = group
         .iter()
         .filter_map(|ending| shared.held.get(&ending.lease));
@@ -585,7 +560,7 @@ mod tests {
             ..proto::Lease::default()
         };
         let times = CallTimes::at(Instant::now());
-        let reserved = Reserved { slots: 1, items: 1 };
+        let reserved = state.lock().slots_to_claim();
         state.accept(vec![lease], reserved, times);
         let number = *state.lock().held.keys().next().expect("a lease");
         let refused = proto::SettleResult {

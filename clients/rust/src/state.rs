@@ -63,7 +63,8 @@ pub(super) struct Shared {
     /// The runs that begin after the effects.
     starts: Vec<Start>,
     next_run: RunNumber,
-    pub(super) free_slots: usize,
+    /// The slots for which a claim is not answered yet.
+    reserved: usize,
     pub(super) held: BTreeMap<LeaseNumber, HeldLease>,
     pub(super) runs: BTreeMap<RunNumber, Run>,
     pub(super) gathering: Gathering,
@@ -130,7 +131,7 @@ impl State {
             effects: Vec::new(),
             starts: Vec::new(),
             next_run: 0,
-            free_slots: options.concurrency,
+            reserved: 0,
             held: BTreeMap::new(),
             runs: BTreeMap::new(),
             gathering: Gathering::new(options.concurrency),
@@ -281,14 +282,14 @@ impl Shared {
             return Reserved::default();
         }
         let batch = self.options.batch;
-        let mut slots = self.free_slots.min(self.options.max_slots_per_call());
+        let mut slots = self.free_slots().min(self.options.max_slots_per_call());
         let mut items = slots * batch;
         if let Some(budget) = &mut self.budget {
             items = items.min(*budget);
             slots = items.div_ceil(batch);
             *budget -= items;
         }
-        self.free_slots -= slots;
+        self.reserved += slots;
         Reserved { slots, items }
     }
 
@@ -300,16 +301,23 @@ impl Shared {
         self.reserve_slots()
     }
 
-    /// Returns slots for which no item came.
-    pub(super) fn return_slots(&mut self, unused: Reserved) {
-        if let Some(budget) = &mut self.budget {
-            *budget += unused.items;
-        }
-        self.free_slots(unused.slots);
+    /// Returns the number of slots that neither a handler nor a claim has. A stuck handler that may be replaced has none.
+    fn free_slots(&self) -> usize {
+        let slots = self.options.concurrency + self.stuck.min(self.options.max_stuck());
+        slots.saturating_sub(self.runs.len() + self.reserved)
     }
 
-    fn free_slots(&mut self, slots: usize) {
-        self.free_slots += slots;
+    /// Ends the reservation of slots: their claim was answered. `answered.items`: the items that did not come.
+    pub(super) fn return_slots(&mut self, answered: Reserved) {
+        if let Some(budget) = &mut self.budget {
+            *budget += answered.items;
+        }
+        self.reserved -= answered.slots;
+        self.wake();
+    }
+
+    /// Wakes the tasks that wait for slots, and the one that waits for the end.
+    fn wake(&mut self) {
         // A task that is woken costs as much as a short handler. Pollers leave the slots to endings.
         if !self.settling && self.endings.is_empty() {
             self.signals.slots_free.notify_waiters();
@@ -363,9 +371,8 @@ impl Shared {
             }
             return self.return_slots(reserved);
         }
-        let runs = items.len().div_ceil(self.options.batch);
-        let unused = Reserved {
-            slots: reserved.slots.saturating_sub(runs),
+        let answered = Reserved {
+            slots: reserved.slots,
             items: reserved.items.saturating_sub(items.len()),
         };
         if self.options.batch == 1 {
@@ -377,7 +384,7 @@ impl Shared {
                 self.start(batch.into(), now);
             }
         }
-        self.return_slots(unused);
+        self.return_slots(answered);
     }
 
     /// Runs the handler for items that fill one slot.
@@ -404,7 +411,6 @@ impl Shared {
             started_at: now,
             cancelled: None,
             stuck: false,
-            slot_replaced: false,
         };
         self.runs.insert(number, run);
     }
@@ -429,16 +435,8 @@ impl Shared {
             self.settle(ending);
         }
         self.stuck -= usize::from(run.stuck);
-        let is_free = !run.slot_replaced || self.replace_stuck();
-        self.free_slots(usize::from(is_free));
+        self.wake();
         Some(run)
-    }
-
-    /// Notes that another handler takes the place of one that is stuck and has no replacement. False: there is none.
-    fn replace_stuck(&mut self) -> bool {
-        let mut runs = self.runs.values_mut();
-        let without = runs.find(|run| run.stuck && !run.slot_replaced);
-        without.map(|run| run.slot_replaced = true).is_some()
     }
 
     /// Releases the items of a run whose task was dropped, because the runtime of the handlers has ended. The worker stops: it
@@ -548,8 +546,6 @@ impl Shared {
         };
         run.stuck = true;
         self.stuck += 1;
-        let replaced = self.stuck <= self.options.max_stuck();
-        run.slot_replaced = replaced;
         let (items, cause) = (run.items.clone(), run.cancelled.map(|(cause, _)| cause));
         for item in &*items {
             let lease = self.held.get(&item.lease());
@@ -567,9 +563,7 @@ impl Shared {
             stuck = self.stuck,
             "handler does not stop"
         );
-        if replaced {
-            self.free_slots(1);
-        }
+        self.wake();
     }
 
     pub(super) fn beat_no_later_than(&mut self, moment: Instant) {
@@ -617,6 +611,6 @@ impl Shared {
         (self.claims == Claims::Ended || self.budget == Some(0))
             && self.held.is_empty()
             && self.runs.is_empty()
-            && self.free_slots == self.options.concurrency
+            && self.reserved == 0
     }
 }

@@ -355,10 +355,10 @@ impl Machine {
     fn send(&mut self, group: Vec<Ending>, reserved: Reserved) -> String {
         let ids = group.iter().map(|ending| {
             let id = self.ids.iter().find(|(_, lease)| **lease == ending.lease);
-            with_checkpoint(id.expect("a lease").0, ending.checkpoint())
+            with_checkpoint(id.expect("a lease").0, ending.checkpoint.as_ref())
         });
         let ids = sorted(ids.collect());
-        let rpc = group[0].message.rpc();
+        let rpc = group[0].kind.rpc();
         let claim = match reserved.items {
             0 => String::new(),
             items => format!(", claim {items}"),

@@ -35,7 +35,8 @@ impl Way {
     pub(super) fn of_part(&self, ending: &Ending) -> Self {
         Self {
             leases: vec![ending.lease],
-            retried_at: self.retried_at,
+            // No heartbeat was sent since the last attempt of the group.
+            retried_at: self.refusing_since,
             refusing_since: self.refusing_since,
             refuses: false,
         }
@@ -129,9 +130,10 @@ mod tests {
         assert!(!settlement.fails(Code::Unknown));
         settlement.heartbeat_is_answered();
         settlement.patience_passes();
+        assert!(settlement.fails(Code::Internal));
+        // No heartbeat is sent between the last attempt of the whole and the first one of a part.
         let ending = Ending::failed(settlement.lease, "");
         let mut part = settlement.way.of_part(&ending);
-        assert!(settlement.fails(Code::Internal));
         let failure = Failure::new(Code::Internal, "no");
         assert!(part.note(&settlement.state.lock(), &failure));
     }

@@ -37,17 +37,6 @@ ATTEMPT_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class RetryEvent:
-    """A request that is about to be sent again."""
-
-    rpc: str
-    code: str
-    reason: str | None
-    attempt: int
-    wait: float
-
-
-@dataclass(frozen=True)
 class CallFailure:
     """The status of an attempt that failed."""
 
@@ -128,13 +117,14 @@ class Caller:
         self,
         transport: Transport,
         token: Token | None = None,
-        on_retry: Callable[[RetryEvent], None] | None = None,
+        on_retry: Callable[..., None] = lambda **_details: None,
         health: CallHealth | None = None,
     ) -> None:
+        """`on_retry` gets the details of the event `retry`, before the request is sent again."""
         self._transport = transport
         self._health = health or CallHealth()
         self._token = token
-        self._on_retry = on_retry or (lambda _event: None)
+        self._on_retry = on_retry
 
     @property
     def token_may_block(self) -> bool:
@@ -201,13 +191,13 @@ class Caller:
                 pause = failure.wait
             else:
                 pause = wait * random.uniform(0.5, 1.0)
-                wait = min(wait * 2, _MAX_WAIT)
+                wait = min(wait * 2, _longest_wait(attempt_timeout))
             if on_retry is not None:
                 on_retry()
             resume_at = time.monotonic() + pause
             if resume_at >= end() and not callable(until):
                 raise as_error(rpc, failure)
-            self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, attempt, pause))
+            self._note_retry(rpc, failure, attempt, pause)
             while (rest := resume_at - time.monotonic()) > 0:
                 # Heartbeats can move the end while this waits.
                 if time.monotonic() >= end():
@@ -259,21 +249,33 @@ class Caller:
         if not may_retry(failure):
             raise as_error("ClaimBatch", failure)
         pause = _MIN_WAIT if failure.wait is None else failure.wait
-        self._on_retry(RetryEvent("ClaimBatch", failure.code.name, failure.reason, 1, pause))
+        self._note_retry("ClaimBatch", failure, 1, pause)
         return pause
 
-    def pause_after_lock(self, rpc: str, tries: int, left: float) -> float:
+    def pause_after_lock(self, rpc: str, tries: int, left: float, attempt_timeout: float) -> float:
         """Returns the seconds to wait before entries are sent again that a lock has refused `tries` times.
 
         Raises `LeaseBrokerError` if the pause does not end within `left` seconds.
         """
         text = "another transaction has locked the row"
         failure = CallFailure(grpc.StatusCode.UNAVAILABLE, "LOCKED", text, None, applied="no")
-        pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _MAX_WAIT) * random.uniform(0.5, 1.0)
+        pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _longest_wait(attempt_timeout)) * random.uniform(0.5, 1.0)
         if pause >= left:
             raise as_error(rpc, failure)
-        self._on_retry(RetryEvent(rpc, failure.code.name, failure.reason, tries, pause))
+        self._note_retry(rpc, failure, tries, pause)
         return pause
+
+    def _note_retry(self, rpc: str, failure: CallFailure, attempt: int, wait: float) -> None:
+        self._on_retry(rpc=rpc, code=failure.code.name, reason=failure.reason, attempt=attempt, wait=wait)
+
+
+def _longest_wait(attempt_timeout: float) -> float:
+    """Returns the longest wait before a retry for which the broker asks for none.
+
+    An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of it, and heartbeats
+    extend the lease more often.
+    """
+    return min(_MAX_WAIT, attempt_timeout / 2)
 
 
 def note_failure(transport: Transport, broker: Broker, failure: CallFailure) -> None:

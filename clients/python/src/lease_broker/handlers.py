@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from lease_broker.item import Item, Result
 from lease_broker.leases import Context
@@ -15,31 +15,13 @@ Returned: TypeAlias = "Result | Row | None"
 ReturnedByItem: TypeAlias = "Mapping[Item, Returned] | None"
 
 
-class ItemHandler(Protocol):
-    """A handler of one item."""
-
-    def __call__(self, item: Item, /) -> Returned | Awaitable[Returned]: ...
-
-
-class ItemContextHandler(Protocol):
-    """A handler of one item that uses the context."""
-
-    def __call__(self, item: Item, context: Context, /) -> Returned | Awaitable[Returned]: ...
-
-
-class BatchHandler(Protocol):
-    """A handler of a batch of items."""
-
-    def __call__(self, items: list[Item], /) -> ReturnedByItem | Awaitable[ReturnedByItem]: ...
-
-
-class BatchContextHandler(Protocol):
-    """A handler of a batch of items that uses the context."""
-
-    def __call__(self, items: list[Item], context: Context, /) -> ReturnedByItem | Awaitable[ReturnedByItem]: ...
-
-
-AnyHandler: TypeAlias = "ItemHandler | ItemContextHandler | BatchHandler | BatchContextHandler"
+_Item: TypeAlias = "Returned | Awaitable[Returned]"
+_Batch: TypeAlias = "ReturnedByItem | Awaitable[ReturnedByItem]"
+# A handler gets the item, or the items of a batch, and the context if it has a second parameter.
+AnyHandler: TypeAlias = (
+    "Callable[[Item], _Item] | Callable[[Item, Context], _Item]"
+    " | Callable[[list[Item]], _Batch] | Callable[[list[Item], Context], _Batch]"
+)
 HandlerT = TypeVar("HandlerT", bound=AnyHandler)
 Middleware: TypeAlias = Callable[[Callable[[Any, Context], Any]], Callable[[Any, Context], Any]]
 """A decorator of handlers: it gets a handler with two parameters, and returns one. The first parameter is the item, or

@@ -111,7 +111,6 @@ class Context:
         "_leases",
         "_on_cancel",
         "_shared",
-        "_slot_replaced",
         "_started_at",
         "_task",
     )
@@ -123,7 +122,7 @@ class Context:
         self._on_cancel: tuple[Callable[[], None], ...] = ()
         self._task: asyncio.Task[Any] | None = None
         """The task of the handler, if it has one."""
-        self._is_stuck = self._slot_replaced = False
+        self._is_stuck = False
         self._started_at = 0.0
         self._cancelled_at = self._fail_at = _NEVER
         self._leases = leases

@@ -16,7 +16,6 @@ from lease_broker.events import Observer
 from lease_broker.handlers import Middleware
 
 _MAX_ITEMS_PER_CALL = 1_000
-_MAX_WORKER_ID = 128
 _MAX_GROUPS = 100
 # The seconds for which a claim can wait.
 _MAX_WAIT = 60
@@ -89,8 +88,8 @@ class Options:
         """Raises `ValueError` for an option out of its range."""
         if not isinstance(self.queue, str) or not self.queue:
             raise ValueError(f"queue is {self.queue!r}; pass its name")
-        if not 1 <= len(self.worker_id) <= _MAX_WORKER_ID:
-            raise ValueError(f"worker_id has {len(self.worker_id)} characters; it must have 1 to {_MAX_WORKER_ID}")
+        if not self.worker_id:
+            raise ValueError("worker_id is empty")
         for name in ("concurrency", "batch", "max_stuck"):
             value = getattr(self, name)
             if not (value is None and name in _OPTIONAL) and (not isinstance(value, int) or value < 1):

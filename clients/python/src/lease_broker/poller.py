@@ -23,8 +23,6 @@ _MAX_START_DELAY = 0.25
 _PAUSE_AFTER_EARLY_ANSWER = 0.1
 # The longest pause before the next claim that a broker can ask for. Limits of a queue can change.
 _LONGEST_PAUSE = 60.0
-# The pause after an answer that this program cannot receive.
-_PAUSE_AFTER_LARGE_ANSWER = 5.0
 _RELEASE_SECONDS = 2.0
 # The pause while the observer of events is behind.
 _LOOK_AGAIN = 0.2
@@ -56,13 +54,8 @@ class Poller:
             except Aborted:
                 break
             except LeaseBrokerError as error:
-                if error.code != "RESOURCE_EXHAUSTED" or error.reason is not None:
-                    self._on_fatal(error)
-                    break
-                # The answer is too large for this program. The same request would get the same leases again.
-                self._state.options.logger.error("the leases of a claim are released: %s", error)
-                self.release_abandoned(forget=True)
-                self._abort.wait(_PAUSE_AFTER_LARGE_ANSWER)
+                self._on_fatal(error)
+                break
 
     def release_abandoned(self, forget: bool) -> None:
         """Releases the leases of claims without an answer.

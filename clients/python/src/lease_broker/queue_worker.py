@@ -6,9 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from lease_broker.calls import Caller, RetryEvent
+from lease_broker.calls import Caller
 from lease_broker.credentials import Token
 from lease_broker.events import Events
 from lease_broker.handlers import is_async, wrap
@@ -98,10 +99,9 @@ class QueueWorker:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:
             self._runner = ThreadRunner(state, handler, loop, own_loop)
-        state.start_runs, state.replace_slot = self._runner.start_runs, self._runner.replace_slot
-        state.watch_runner = self._runner.watch
+        state.start_runs, state.watch_runner = self._runner.start_runs, self._runner.watch
         self._on_fatal = on_fatal
-        caller = Caller(connections.calls, connections.token, self._on_retry, connections.health)
+        caller = Caller(connections.calls, connections.token, partial(self.events.emit, "retry"), connections.health)
         self._poller = Poller(state, caller, connections.health, on_fatal)
         self._settler = Settler(state, caller, on_fatal)
         self._keeper = Keeper(state, connections.heartbeats, caller, connections.health)
@@ -161,11 +161,6 @@ class QueueWorker:
                 if stop_early is not None and stop_early.is_set():
                     return
                 self.state.all_ended.wait(min(rest, 0.2))
-
-    def _on_retry(self, event: RetryEvent) -> None:
-        self.events.emit(
-            "retry", rpc=event.rpc, code=event.code, reason=event.reason, attempt=event.attempt, wait=event.wait
-        )
 
     def _guard(self, run: Callable[[], None]) -> None:
         """Runs a part of the worker. An error that it does not expect stops the worker, in order.

@@ -27,9 +27,6 @@ class Runner(Protocol):
     def start_runs(self, runs: list[Context]) -> None:
         """Starts the handlers of the runs. Returns immediately. Is called with the worker's lock."""
 
-    def replace_slot(self) -> None:
-        """Makes room for one more handler, because one is stuck."""
-
     def watch(self) -> None:
         """Ends the runs that can go no further. Is called with the worker's lock, at least once per second."""
 
@@ -89,16 +86,18 @@ class ThreadRunner:
         """True while a thread was notified and does not run yet."""
         self._closed = False
         self._threads = 0
-        for _ in range(state.options.concurrency):
-            self.replace_slot()
+        self._start_threads(state.options.concurrency)
 
     def start_runs(self, runs: list[Context]) -> None:
         self._waiting.extend(runs)
+        # More than there are slots: some are stuck.
+        self._start_threads(len(self._state.runs))
         self._wake_one()
 
-    def replace_slot(self) -> None:
-        self._threads += 1
-        threading.Thread(target=self._work, name=f"lease-broker-handler-{self._threads}", daemon=True).start()
+    def _start_threads(self, count: int) -> None:
+        while self._threads < count:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"lease-broker-handler-{self._threads}", daemon=True).start()
 
     def watch(self) -> None:
         """A thread ends by itself."""
@@ -117,8 +116,6 @@ class ThreadRunner:
             with state.lock:
                 if run is not None:
                     state.end([(run, results)])
-                    if run._slot_replaced:
-                        return
                 run = self._take()
                 if run is None:
                     return
@@ -210,9 +207,6 @@ class AsyncRunner:
                 self._loop.call_soon_threadsafe(self._spawn, runs)
             except RuntimeError:
                 self.watch()
-
-    def replace_slot(self) -> None:
-        """A task needs no thread."""
 
     def watch(self) -> None:
         """If the loop is closed, its tasks are gone. Releases their items and stops the worker."""

@@ -48,6 +48,12 @@ class Settlement:
     slots: int
     request: Any
 
+    @property
+    def attempt_timeout(self) -> float:
+        """The seconds of an attempt. A connection that has died is noticed while there is time for a retry."""
+        shortest = min(ending.lease.duration for ending in self.group)
+        return min(max(shortest / 2, _MIN_ATTEMPT_TIMEOUT), ATTEMPT_TIMEOUT)
+
     def ends_at(self, state: State) -> float:
         """Returns the moment after which the call is not sent again."""
         return min(max(ending.lease.deadline for ending in self.group), state.settle_until)
@@ -166,14 +172,12 @@ class Settler:
     def _send_until_the_end(self, call: Settlement, way: Way) -> None:
         """Sends a call until the last of its leases ends."""
         state, group = self._state, call.group
-        # A connection that has died is noticed while there is time for a retry.
-        timeout = max(min(ending.lease.duration for ending in group) / 2, _MIN_ATTEMPT_TIMEOUT)
         try:
             answer = self._caller.call(
                 call.rpc,
                 call.request,
                 until=lambda: call.ends_at(state),
-                attempt_timeout=min(timeout, ATTEMPT_TIMEOUT),
+                attempt_timeout=call.attempt_timeout,
                 on_retry=lambda: self.note_resent(call),
                 gives_up=way.note,
             )
@@ -252,7 +256,8 @@ class Settler:
         self.note_resent(call)
         tries = 1 + max(ending.tries for ending in group)
         try:
-            pause = self._caller.pause_after_lock(call.rpc, tries, call.ends_at(state) - state.now())
+            left = call.ends_at(state) - state.now()
+            pause = self._caller.pause_after_lock(call.rpc, tries, left, call.attempt_timeout)
         except LeaseBrokerError as error:
             self.note_error(call, error)
             return

@@ -54,7 +54,8 @@ class State:
         """The keeper waits for it: a lease has arrived, or a time limit has changed."""
         self.all_ended = threading.Condition(self.lock)
         """`stop` waits for it: a handler has returned, or an item was settled."""
-        self.free_slots = options.concurrency
+        self.reserved = 0
+        """The slots for which a claim is not answered yet."""
         self.held: dict[str, HeldLease] = {}
         self.runs: set[Context] = set()
         self.gathering = Gathering(options.concurrency)
@@ -69,7 +70,7 @@ class State:
         self.settle_until = _NEVER
         """The moment after which no settlement is sent again, because the worker stops."""
         self.next_beat = _NEVER
-        self.lease_seconds = options.lease or 60.0
+        self.lease_seconds = options.lease or 30.0
         """The duration of the latest lease."""
         self.abandoned_requests: list[str] = []
         """The ids of claims without an answer. The broker may have leased items for them."""
@@ -77,7 +78,6 @@ class State:
         """The moment before which nothing is claimed, because a claim has failed."""
         self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
-        self.replace_slot: Callable[[], None] = lambda: None
         self.watch_runner: Callable[[], None] = lambda: None
 
     def reserve_slots(self) -> int:
@@ -90,15 +90,20 @@ class State:
         if sum(lease.phase == RESENDING for lease in self.held.values()) >= self.options.concurrency:
             return 0
         slots = min(self.free_slots, self.options.max_slots_per_call)
-        self.free_slots -= slots
+        self.reserved += slots
         return slots
 
     def return_slots(self, slots: int) -> None:
-        """Makes slots free again for which no item came."""
-        self.free_slots += slots
+        """Ends the reservation of slots: their claim was answered."""
+        self.reserved -= slots
         # While endings are to be settled the poller has nothing to do, and waking it costs more than a short handler.
         if self.may_claim:
             self.slots_free.notify()
+
+    @property
+    def free_slots(self) -> int:
+        """The slots that neither a handler nor a claim has. A stuck handler that may be replaced has none."""
+        return self.options.concurrency + min(self.stuck, self.options.allowed_stuck) - len(self.runs) - self.reserved
 
     @property
     def may_claim(self) -> bool:
@@ -131,7 +136,7 @@ class State:
             self.release_waiting()
             return
         self.runs.update(runs)
-        self.return_slots(slots - len(runs))
+        self.return_slots(slots)
         if leases:
             self.lease_seconds = leases[0].duration
             shortest = min(leases, key=_DURATION)
@@ -167,7 +172,7 @@ class State:
 
     def end(self, ended: Iterable[tuple[Context, list[Ending]]]) -> None:
         """Notes that handlers have returned. Ignores the endings of leases that have ended meanwhile."""
-        now, slots = self.now(), 0
+        now = self.now()
         for run, results in ended:
             self.runs.discard(run)
             if run._started_at:
@@ -176,12 +181,7 @@ class State:
                 self.settle(ending, now)
             if run._is_stuck:
                 self.stuck -= 1
-            if not run._slot_replaced:
-                slots += 1
-            elif without := next((other for other in self.runs if other._is_stuck and not other._slot_replaced), None):
-                # One more of those that are stuck can be replaced now.
-                self._replace(without)
-        self.return_slots(slots)
+        self.return_slots(0)
         if not self.takes_items:
             self.all_ended.notify_all()
 
@@ -333,14 +333,7 @@ class State:
             if lease.phase in (WAITING, RUNNING):
                 self.drop(lease)
             self.events.emit("stuck", lease.item, cause=run._cause, stack=stack())
-        if self.stuck <= self.options.allowed_stuck:
-            self._replace(run)
-
-    def _replace(self, run: Context) -> None:
-        """Makes room for another handler, because that of the run is stuck."""
-        run._slot_replaced = True
-        self.replace_slot()
-        self.return_slots(1)
+        self.return_slots(0)
 
     def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
         """Logs items that the broker cannot send because of their size, each once."""

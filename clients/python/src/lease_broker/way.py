@@ -32,7 +32,8 @@ class Way:
     def of(self, lease: HeldLease) -> Way:
         """Returns the judge of a part. It has no patience of its own: the group was sent for long enough."""
         part = Way(self._state, [lease])
-        part._retried_at, part._refusing_since = self._retried_at, self._refusing_since
+        # No heartbeat was sent since the last attempt of the group.
+        part._retried_at = part._refusing_since = self._refusing_since
         return part
 
     def note(self, failure: CallFailure) -> bool:

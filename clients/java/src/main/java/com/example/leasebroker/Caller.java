@@ -8,7 +8,6 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.MetadataUtils;
-import java.io.IOException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -119,7 +118,7 @@ class Caller {
         wait = failure.pushbackNanos();
       } else {
         wait = jitter(backoff);
-        backoff = Math.min(backoff * 2, MAX_BACKOFF);
+        backoff = nextBackoff(backoff, limits.attemptTimeout());
       }
       if (Clock.now() + wait >= limits.until().getAsLong()) {
         throw new LeaseBrokerException(rpc, failure);
@@ -140,18 +139,19 @@ class Caller {
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
     Transport.Broker broker;
     try {
+      transport.awaitAddresses(timeoutNanos, abort);
       broker = transport.route();
       if (!broker.awaitConnection(timeoutNanos, abort)) {
         transport.noteFailure(broker, true);
         return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
       }
-    } catch (IOException unknown) {
-      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
     } catch (Abort.Aborted stopped) {
       return failed(Failure.of(Status.Code.CANCELLED, "the call was ended", Failure.APPLIED_NO), abort);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
+    } catch (Exception unknown) {
+      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
     }
     LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
     if (token != null) {
@@ -206,10 +206,10 @@ class Caller {
    *
    * @throws LeaseBrokerException if the wait does not end before `until`
    */
-  long pauseAfterLock(String rpc, int tries, long until) {
+  long pauseAfterLock(String rpc, int tries, long until, long attemptTimeout) {
     long backoff = MIN_BACKOFF;
     for (int i = 1; i < tries; i++) {
-      backoff = Math.min(backoff * 2, MAX_BACKOFF);
+      backoff = nextBackoff(backoff, attemptTimeout);
     }
     long wait = jitter(backoff);
     if (Clock.now() + wait >= until) {
@@ -222,6 +222,14 @@ class Caller {
   /** Returns the wait before the first retry of a failure for which the broker asks for none. */
   static long firstBackoff() {
     return jitter(MIN_BACKOFF);
+  }
+
+  /**
+   * Returns the wait after another one. An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of
+   * it, and heartbeats extend the lease more often.
+   */
+  private static long nextBackoff(long backoff, long attemptTimeout) {
+    return Math.min(Math.min(backoff * 2, MAX_BACKOFF), attemptTimeout / 2);
   }
 
   /** Keeps many workers from sending at the same time. */

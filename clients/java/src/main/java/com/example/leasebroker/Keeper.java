@@ -198,10 +198,7 @@ final class Keeper {
       Event event = state.events.of(Event.Name.STUCK, lease.item).withCause(run.cause);
       state.follow(() -> state.events.emit(event.withStack(run.context.stack())));
     }
-    if (stuck <= state.options.maxStuck()) {
-      run.slotReplaced = true;
-      state.returnSlots(1);
-    }
+    state.returnSlots(0);
     state.follow(
         () -> state.options.logger().log(
             System.Logger.Level.ERROR, "the handler of item {0} does not stop; {1} handlers are stuck, and {2} may be",

@@ -38,8 +38,7 @@ record Options(
 
   Options {
     require(!queue.isEmpty(), "queue is empty");
-    int characters = workerId.codePointCount(0, workerId.length());
-    require(characters >= 1 && characters <= 128, "workerId has " + characters + " characters; it must have 1 to 128");
+    require(!workerId.isEmpty(), "workerId is empty");
     require(concurrency >= 1, "concurrency is " + concurrency + "; it must be at least 1");
     require(batch >= 0 && batch <= MAX_ITEMS_PER_CALL, "batch is " + batch + "; it must be 1 to " + MAX_ITEMS_PER_CALL);
     require(maxStuck >= 1, "maxStuck is " + maxStuck + "; it must be at least 1");

@@ -16,7 +16,6 @@ final class Run {
   long cancelledAt = Clock.NEVER;
   Cause cause;
   boolean stuck;
-  boolean slotReplaced;
 
   Run(State state, List<HeldLease> leases) {
     this.leases = leases;

@@ -174,9 +174,9 @@ final class Settler {
     int tries = 1 + locked.stream().mapToInt(ending -> ending.lease().tries).max().orElseThrow();
     long pause;
     try {
-      pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked));
+      pause = caller.pauseAfterLock(locked.get(0).rpc(), tries, lastDeadline(locked), attemptTimeout(locked));
     } catch (LeaseBrokerException error) {
-      giveUp(new Call(locked, 0, null, null), error.getMessage());
+      giveUp(new Call(locked, 0, null, null), error.getMessage(), error.applied());
       return;
     }
     long sendAt = Clock.now() + pause;
@@ -200,7 +200,7 @@ final class Settler {
       note(call, error);
       return;
     } catch (Abort.Aborted stopped) {
-      giveUp(call, "the worker has stopped");
+      giveUp(call, "the worker has stopped", Failure.APPLIED_UNKNOWN);
       return;
     }
     note(call, answer);
@@ -209,13 +209,7 @@ final class Settler {
   /** Takes the error of a call. */
   void note(Call call, LeaseBrokerException error) {
     if (call.way.refuses() || error.refusesRequest()) {
-      state.update(
-          () -> {
-            if (call.next != null && !error.applied().equals(Failure.APPLIED_NO)) {
-              state.abandoned.add(call.next.getRequestId());
-            }
-            state.returnSlots(call.slots);
-          });
+      state.update(() -> abandon(call, error.applied()));
       if (call.next != null && error.refusesNext()) {
         // Nothing is wrong with the endings. A poller claims for the slots, and reports the error.
         send(new Call(call.group, 0, null, new Way(state, call.group)));
@@ -224,7 +218,7 @@ final class Settler {
       }
       return;
     }
-    giveUp(call, error.getMessage());
+    giveUp(call, error.getMessage(), error.applied());
     if (error.refusesCaller()) {
       onFatal.accept(error);
     }
@@ -269,18 +263,23 @@ final class Settler {
   }
 
   /** Drops the leases of a group that may be settled or not. */
-  private void giveUp(Call call, String error) {
+  private void giveUp(Call call, String error, String applied) {
     state.update(
         () -> {
-          if (call.next != null) {
-            state.abandoned.add(call.next.getRequestId());
-          }
           for (Ending ending : call.group) {
             state.emit(state.events.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
             state.drop(ending.lease());
           }
-          state.returnSlots(call.slots);
+          abandon(call, applied);
         });
+  }
+
+  /** Gives back the slots of a claim that has failed. */
+  private void abandon(Call call, String applied) {
+    if (call.next != null && !applied.equals(Failure.APPLIED_NO)) {
+      state.abandoned.add(call.next.getRequestId());
+    }
+    state.returnSlots(call.slots);
   }
 
   /** Settles the endings of a refused call one by one, so that only the malformed one fails. */

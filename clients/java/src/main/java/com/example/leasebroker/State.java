@@ -74,7 +74,8 @@ final class State {
   /** The time at which the keeper looks again. Until it has looked once, it is about to look. */
   long nextLook;
 
-  private int freeSlots;
+  /** The slots for which a claim is not answered yet, and those of refused runs that still wait for a thread. */
+  private int reserved;
 
   /** The largest checkpoint that may be stored. It shrinks when the broker refuses one. */
   private int checkpointLimit = MAX_CHECKPOINT_BYTES;
@@ -86,7 +87,6 @@ final class State {
     this.options = options;
     this.gathering = new Gathering(options.concurrency());
     this.events = events;
-    this.freeSlots = options.concurrency();
   }
 
   /** Makes a change under the lock, and then runs its effects. Must not be called with the lock. */
@@ -164,20 +164,25 @@ final class State {
     if (held.values().stream().filter(HeldLease::isResent).count() >= options.concurrency()) {
       return 0;
     }
-    int slots = Math.min(freeSlots, options.maxSlotsPerCall());
-    freeSlots -= slots;
+    int slots = Math.min(freeSlots(), options.maxSlotsPerCall());
+    reserved += slots;
     return slots;
   }
 
-  /** Gives back slots for which no item came. */
+  /** Returns the number of slots that neither a handler nor a claim has. A stuck handler that may be replaced has none. */
+  private int freeSlots() {
+    return options.concurrency() + Math.min(stuck, options.maxStuck()) - runs.size() - reserved;
+  }
+
+  /** Ends the reservation of slots: their claim was answered. */
   void returnSlots(int slots) {
-    freeSlots += slots;
+    reserved -= slots;
     wakePollers();
   }
 
   /** True if a claim is useful. The call that settles endings claims the next items itself. */
   boolean mayClaim() {
-    return freeSlots > 0 && !settling && endings.isEmpty();
+    return freeSlots() > 0 && !settling && endings.isEmpty();
   }
 
   /** Wakes the pollers only for a claim: while endings are to be settled, that would cost more than a short handler. */
@@ -220,7 +225,7 @@ final class State {
       started.add(run);
     }
     effects.add(() -> start.accept(started));
-    returnSlots(slots - started.size());
+    returnSlots(slots);
   }
 
   /**
@@ -269,7 +274,9 @@ final class State {
 
   /** Releases the leases of a run whose handler has not begun. The caller gives its slot back later. */
   void refuseStart(Run run) {
-    runs.remove(run);
+    if (runs.remove(run)) {
+      reserved++;
+    }
     run.leases.forEach(lease -> settle(Ending.released(lease, null)));
     changed.signalAll();
   }
@@ -304,22 +311,8 @@ final class State {
     if (run.stuck) {
       stuck--;
     }
-    if (!run.slotReplaced || replaceStuck()) {
-      freeSlots++;
-    }
     wakePollers();
     changed.signalAll();
-  }
-
-  /** Notes that another handler takes the place of one that is stuck and has no replacement. False: there is none. */
-  private boolean replaceStuck() {
-    for (Run run : runs) {
-      if (run.stuck && !run.slotReplaced) {
-        run.slotReplaced = true;
-        return true;
-      }
-    }
-    return false;
   }
 
   /** Passes an ending to the settler, unless the lease has ended already. */

@@ -11,6 +11,7 @@ import java.net.Inet6Address;
 import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -81,6 +82,18 @@ final class Transport {
   /** The host and port of a name whose addresses are all used. Null: the addresses are those of a list. */
   private final String name;
 
+  /** Finds the addresses of a host. */
+  @FunctionalInterface
+  interface Lookup {
+    InetAddress[] find(String host) throws IOException;
+  }
+
+  /** Is another one in a test. */
+  Lookup lookup = InetAddress::getAllByName;
+
+  /** The search for the first addresses of the name. */
+  private CompletableFuture<Void> search = CompletableFuture.completedFuture(null);
+
   private List<Broker> brokers = new ArrayList<>();
   private int next;
   private boolean closed;
@@ -116,17 +129,33 @@ final class Transport {
     return address.startsWith(NAME) ? address.substring(NAME.length()) : address;
   }
 
-  /** Returns the broker for the next call. Throws if its name is unknown. */
-  synchronized Broker route() throws IOException {
+  /** Waits for the first addresses of the name. It may take long, so that no lock is held, and calls share one search. */
+  void awaitAddresses(long timeout, Abort abort) throws Exception {
+    CompletableFuture<Void> running;
+    synchronized (this) {
+      if (name == null || !brokers.isEmpty()) {
+        return;
+      }
+      if (search.isDone()) {
+        CompletableFuture<Void> started = new CompletableFuture<>();
+        search = started;
+        Threads.start("lease-broker-resolver", () -> resolve(started));
+      }
+      running = search;
+    }
+    abort.await(running, timeout);
+  }
+
+  /** Returns the broker for the next call, after {@link #awaitAddresses}. */
+  synchronized Broker route() {
     long now = Clock.now();
     if (now - lookedAt >= FILE_INTERVAL) {
       lookAtFiles(now);
     }
-    if (name != null && brokers.isEmpty()) {
-      set(resolve());
-    } else if (name != null && now - resolvedAt >= RESOLVE_INTERVAL && brokers.stream().anyMatch(broker -> broker.freeAt > 0)) {
+    if (name != null && now - resolvedAt >= RESOLVE_INTERVAL && brokers.stream().anyMatch(broker -> broker.freeAt > 0)) {
       resolvedAt = now;
-      Threads.start("lease-broker-resolver", this::resolveAgain);
+      // If it fails, the addresses that were found before may work again.
+      Threads.start("lease-broker-resolver", () -> resolve(new CompletableFuture<>()));
     }
     int index = next;
     for (int step = brokers.size() - 1; step >= 0; step--) {
@@ -224,21 +253,22 @@ final class Transport {
     List.copyOf(brokers).forEach(this::replace);
   }
 
-  private void resolveAgain() {
+  private void resolve(CompletableFuture<Void> result) {
     try {
       List<String> targets = resolve();
       synchronized (this) {
         set(targets);
       }
-    } catch (IOException unknown) {
-      // The addresses that were found before may work again.
+      result.complete(null);
+    } catch (IOException | RuntimeException unknown) {
+      result.completeExceptionally(unknown);
     }
   }
 
   private List<String> resolve() throws IOException {
     int colon = name.lastIndexOf(':');
     String port = name.substring(colon);
-    return Stream.of(InetAddress.getAllByName(name.substring(0, colon)))
+    return Stream.of(lookup.find(name.substring(0, colon)))
         .map(address -> (address instanceof Inet6Address ? "[" + address.getHostAddress() + "]" : address.getHostAddress()) + port)
         .distinct().sorted().toList();
   }

@@ -20,19 +20,20 @@ final class Way {
 
   /** Judges the attempts of a settlement. */
   Way(State state, List<Ending> group) {
-    this(state, group, Clock.NEVER, Clock.NEVER);
+    this(state, group, Clock.NEVER);
   }
 
-  private Way(State state, List<Ending> group, long retriedAt, long refusingSince) {
+  private Way(State state, List<Ending> group, long refusingSince) {
     this.state = state;
     this.group = group;
-    this.retriedAt = retriedAt;
+    this.retriedAt = refusingSince;
     this.refusingSince = refusingSince;
   }
 
   /** Returns the judge of a part of the group. It has no patience of its own: the group was sent for long enough. */
   Way of(List<Ending> part) {
-    return new Way(state, part, retriedAt, refusingSince);
+    // No heartbeat was sent since the last attempt of the group.
+    return new Way(state, part, refusingSince);
   }
 
   /** Takes the failure of an attempt. Returns true if the settlement is not worth another one. */

@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.Lease;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
+import com.example.leasebroker.v1.WakeRequest;
 import io.grpc.InsecureServerCredentials;
 import io.opentelemetry.api.trace.Span;
 import java.io.IOException;
@@ -199,6 +201,29 @@ class EdgesTest {
       assertEquals(6, broker.wakes.get());
       assertEquals(1, frozen.wakes.get());
     }
+  }
+
+  @Test
+  void attemptEndsInItsTimeWhileANameIsResolved() {
+    CountDownLatch answer = new CountDownLatch(1);
+    Transport transport = new Transport(List.of("dns:///broker:1"), Credentials.plaintext(), text -> {});
+    transport.lookup =
+        host -> {
+          Threads.await(answer);
+          throw new IOException("unknown");
+        };
+    Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
+    Failure failure =
+        assertTimeoutPreemptively(
+            Duration.ofSeconds(30),
+            () -> {
+              WakeRequest request = WakeRequest.getDefaultInstance();
+              Failure late = caller.attempt(LeaseServiceBlockingStub::wake, request, 100 * Clock.MILLISECOND, false, new Abort()).failure();
+              transport.close();
+              return late;
+            });
+    answer.countDown();
+    assertEquals("the name of the broker is unknown: no result in time", failure.message());
   }
 
   @Test

@@ -9,7 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
 import com.example.leasebroker.v1.CompleteRequest;
+import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
+import com.example.leasebroker.v1.NextClaim;
 import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.WakeRequest;
 import com.google.protobuf.Any;
 import com.google.rpc.Code;
 import com.google.rpc.ErrorInfo;
@@ -28,7 +31,9 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -49,6 +54,20 @@ class ScriptedBrokerTest {
       client.wake("work");
       assertTrue(System.nanoTime() - begun >= 300_000_000);
       assertEquals(2, broker.wakes.get());
+    }
+  }
+
+  @Test
+  void pauseBeforeARetryDoesNotOutlastTheLease() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.wake = call -> call <= 5 ? Status.UNAVAILABLE.asRuntimeException() : null;
+      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), warning -> {});
+      Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
+      // Heartbeats extend the lease of 400 ms meanwhile, so that 300 ms are always left.
+      LongSupplier until = () -> Clock.now() + 300 * Clock.MILLISECOND;
+      Caller.Limits limits = new Caller.Limits(until, 200 * Clock.MILLISECOND, new Abort(), () -> {});
+      assertTrue(caller.call("Wake", LeaseServiceBlockingStub::wake, WakeRequest.getDefaultInstance(), limits).attempts() >= 6);
+      transport.close();
     }
   }
 
@@ -144,6 +163,17 @@ class ScriptedBrokerTest {
       assertTrue(System.nanoTime() - begun >= 200_000_000);
       worker.stop(Duration.ZERO);
     }
+  }
+
+  @Test
+  void settlementWithoutAConnectionAbandonsNoClaim() {
+    System.Logger logger = System.getLogger("test");
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
+    List<Ending> group = List.of(Ending.failed(new HeldLease(Item.of("1", Map.of())), ""));
+    Settler.Call call = new Settler.Call(group, 1, NextClaim.newBuilder().setRequestId("one").build(), new Way(state, group));
+    Failure failure = Failure.of(Status.Code.UNAVAILABLE, "no connection", Failure.APPLIED_NO);
+    new Settler(state, null, null, error -> {}).note(call, new LeaseBrokerException("Complete", failure));
+    assertEquals(List.of(), state.abandoned);
   }
 
   @Test

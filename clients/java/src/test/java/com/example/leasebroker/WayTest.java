@@ -53,7 +53,7 @@ class WayTest {
     assertFalse(fails(10, Status.Code.INTERNAL));
     heartbeatIsAnswered();
     assertTrue(fails(11, Status.Code.INTERNAL));
-    heartbeatIsAnswered();
+    // No heartbeat is sent between the last attempt of the whole and the first one of a part.
     assertTrue(way.of(group).note(Failure.of(Status.Code.INTERNAL, "no", Failure.APPLIED_UNKNOWN)));
   }
 
