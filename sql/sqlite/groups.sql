@@ -10,7 +10,7 @@
 --   tells whether it is ?4. If groups have a rate, `read_rate` and `write_rate` read and write the theoretical arrival time of
 --   a group, `forget_rates` deletes those that have passed, and `bound_rates` brings back those that a step of the clock has
 --   left in the future. If operators have paused groups, `end_pauses` and `count_paused` remove pauses that have ended, and
---   `is_paused` tells whether the group of an item is paused. `read_policy` is for `schema plan`. `fill_row` runs when a broker
+--   `is_paused` tells whether the group of an item is paused. `read_policy` is for `schema plan` and `schema check`. `fill_row` runs when a broker
 --   starts. It gives the row the policy and the limits that it does not have yet. `set_limits` is the change of an operator.
 -- Parameters: ?1 queue; ?2 and ?3 groups; ?4 a number of rows, or the maximum number of leases of a group. `read_head`,
 --   `find_group`, `is_of_group` and `is_paused`: ?1 to ?3 key values. `end_pauses`: ?2 now (ms since 1970). `write_rate`: ?3

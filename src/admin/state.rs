@@ -47,7 +47,7 @@ pub struct AdminState {
     pub token_header: Option<HeaderName>,
     /// The sessions of viewers.
     pub sessions: Arc<Sessions>,
-    /// Whether requests that change something are allowed without identities: the port is on a loopback address, or `admin.allow_changes` is set.
+    /// Whether requests that change something are allowed without a login: the port is on a loopback address, or `admin.allow_changes` is set.
     pub allows_changes: bool,
     /// The address of a trace, with `{trace_id}` in place of the id. Empty: ids are no links.
     pub trace_url: String,

@@ -127,7 +127,14 @@ pub(super) async fn open_existing_store(
         ..queue.clone()
     };
     let queues: Vec<QueueSpec> = queues.iter().map(as_it_is).collect();
-    Ok(open_store_for(config, &queues, Caller::Operator).await?)
+    let opened = open_store_for(config, &queues, Caller::Operator).await;
+    opened.map_err(|error| match error {
+        StoreError::Misconfigured(problem) => CommandError::usage(format!(
+            "{problem}\nThis command changes no table. If a broker serves the queue, change nothing, and give this command the \
+             configuration of the broker. Otherwise start a broker first."
+        )),
+        error => error.into(),
+    })
 }
 
 /// Returns the SQLite file of the configured store.

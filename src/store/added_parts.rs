@@ -48,15 +48,16 @@ impl AddedParts {
         queue: &QueueSpec,
         table: &Table<Kind>,
     ) -> Vec<String> {
-        let of_queue = |name: &String| {
+        // The owner can have dropped a column that the queue no longer uses.
+        let is_used = |name: &&String| {
             let mut used = queue.soft_lock_names();
             used.any(|used| used.eq_ignore_ascii_case(name))
         };
-        let recorded = self.columns.iter().filter(|name| of_queue(name));
+        let recorded = self.columns.iter().filter(is_used);
         let lacking = recorded.filter(|name| table.column(name).is_none());
         let lacking: Vec<String> = lacking.cloned().collect();
         if !lacking.is_empty() {
-            self.columns.retain(|name| !of_queue(name));
+            self.columns.retain(|name| !queue.soft_lock.contains(name));
             self.first_fence = self.first_fence.max(fence_now());
         }
         lacking

@@ -22,10 +22,11 @@ pub(super) fn check_policy(queue: &QueueSpec, stored: Option<&str>) -> Result<()
     }
 }
 
-/// Returns the difference between the policy of the queue and the stored one. `None`: they are equal.
+/// Returns the difference between the policy of the queue and the stored one. `None`: they are equal, or claims of the queue take no turns,
+/// so that none counts.
 pub(super) fn policy_problem(queue: &QueueSpec, stored: &str) -> Option<String> {
     let own = queue.group_policy();
-    (stored != own).then(|| {
+    (queue.takes_turns() && stored != own).then(|| {
         format!(
             "the groups of queue {:?} are {own:?} in this broker's configuration and {stored:?} in the database",
             queue.name

@@ -114,7 +114,11 @@ fn change_with_another_configuration_builds_no_index() {
     assert_ne!(other, QUEUES);
     workspace.write("other.toml", &other);
     let refused = workspace.run("pause work --config other.toml --store q.db");
-    fails(&refused, 64, &["work_lease_completed", "schema apply"]);
+    fails(
+        &refused,
+        64,
+        &["work_lease_completed", "configuration of the broker"],
+    );
     assert_eq!(indexes(), before);
 }
 

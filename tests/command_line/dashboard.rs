@@ -296,10 +296,30 @@ fn page_needs_a_login_where_callers_have_identities() {
 
 #[test]
 fn everybody_has_the_rights_of_callers_without_credentials() {
-    let (_workspace, admin) = serving("[auth]\nanonymous = ['observer']", |_| ());
+    let auth = "[auth]\nanonymous = ['observer']";
+    let listen = "admin.listen = '127.0.0.1:0'";
+    for (setting, status) in [
+        ("admin.listen = '0.0.0.0:0'", 303),
+        (
+            "admin.listen = '0.0.0.0:0'\nadmin.allow_changes = true",
+            200,
+        ),
+        (&*format!("{listen}\nadmin.token_header = 'x-token'"), 303),
+    ] {
+        let (_workspace, admin) = serving(auth, |workspace| {
+            let text = std::fs::read_to_string(workspace.path("queues.toml")).expect("a file");
+            workspace.write("queues.toml", &text.replace(listen, setting));
+        });
+        assert_eq!(get(admin, "/").status, status, "{setting}");
+    }
+    let worker = "[auth]\nanonymous = ['worker']";
+    let (_workspace, admin) = serving(worker, |_| ());
+    assert_eq!(get(admin, "/").status, 303, "a worker sees no page");
+    let (_workspace, admin) = serving(auth, |_| ());
     let page = get(admin, "/");
     assert_eq!(page.status, 200, "{page:?}");
     assert!(page.body.contains(">work<"), "{}", page.body);
+    assert!(page.body.contains("href=\"/login\""), "{}", page.body);
     assert!(!page.body.contains("action=\"/pause\""), "{}", page.body);
 }
 

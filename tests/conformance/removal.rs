@@ -325,6 +325,10 @@ pub(crate) async fn interrupted_removal_continues<H: Harness>() {
 
 pub(crate) async fn replaced_table_keeps_its_own_columns<H: Harness>() {
     let fixture = Fixture::<H>::items(1).await;
+    // The queue had checkpoints once.
+    let mut once = fixture.queues[0].clone();
+    once.max_checkpoint_bytes = Some(100);
+    fixture.harness.apply(&once).await.expect("apply");
     let first = fixture.one().await.lease.fence;
     let harness = fixture.harness;
     harness.drop_table("item").await;

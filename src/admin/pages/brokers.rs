@@ -45,6 +45,9 @@ pub(super) fn content(viewer: &Viewer, listed: &ListBrokersResponse) -> Markup {
 
 fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
     let state = broker_state(broker);
+    // One that is gone and has not drained was probably killed.
+    let was_killed = !broker.is_live && !broker.is_draining;
+    let tone = if was_killed { "failed" } else { state };
     let may_drain =
         broker.is_live && !broker.is_draining && viewer.caller.may_somewhere(Rpc::DrainBroker);
     // The data can have been read for another viewer.
@@ -55,7 +58,7 @@ fn row(viewer: &Viewer, broker: &BrokerInstance) -> Markup {
     html! {
         tr #{ "broker-" (broker.broker_id) } {
             th scope="row" { (broker.address) @if broker.is_self { span.hint { " (this one)" } } div.hint { code { (broker.broker_id) } } }
-            td data-label="state" { strong class={ "badge dot " (state) } { (state) } }
+            td data-label="state" { strong class={ "badge dot " (tone) } { (state) } }
             td data-label="version" { (broker.version) }
             td data-label="started" { (broker.start_time.as_ref().map_or("–".to_owned(), format::ago)) }
             td data-label="last seen" { (broker.seen_time.as_ref().map_or("–".to_owned(), format::ago)) }

@@ -6,8 +6,9 @@ use tonic::Status;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, Caller};
 
-/// Makes a call. It runs on the runtime of the broker, to which connections of the database belong. If the future is dropped, the call is
-/// withdrawn. Otherwise a change could be made long after its viewer has been told that it failed.
+/// Makes a call. It runs on the runtime of the broker, to which connections of the database belong. If the future is dropped, a call
+/// that waits is withdrawn. Otherwise a change could be made long after its viewer has been told that it failed. One that has begun to
+/// end leases goes on, because their ends are recorded.
 ///
 /// # Errors
 /// Those of the call. `UNAVAILABLE` while the broker starts.

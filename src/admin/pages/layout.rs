@@ -45,6 +45,7 @@ pub(super) fn framed(
                     div.who {
                         @if events.is_some() { span #pulse.pulse { } }
                         @if !viewer.caller.name().is_empty() { span { (viewer.caller.name()) } }
+                        @if viewer.caller.name().is_empty() && viewer.state().access.is_some() { a href="/login" { "Log in" } }
                         @if viewer.has_session {
                             form method="post" action="/logout" {
                                 (form_token(viewer))

@@ -17,7 +17,7 @@ use super::calls;
 use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, Caller};
-use crate::security::{Access, RefusalKind, ShownCertificate};
+use crate::security::{Access, RefusalKind, Rpc, ShownCertificate};
 
 /// The credentials of a request, which can be checked again while its response lasts.
 pub(super) struct Credentials {
@@ -117,7 +117,8 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<String> {
 
 impl Viewer {
     /// Returns the viewer with these credentials: a token, or else a session, or else a certificate. Without any, the viewer has the
-    /// rights of `auth.anonymous`, on a loopback address or with `admin.allow_changes`.
+    /// rights of `auth.anonymous`, if these include looking at queues and the port is on a loopback address or `admin.allow_changes` is
+    /// set.
     ///
     /// # Errors
     /// [`Failure::Login`] and [`Failure::Forbidden`].
@@ -161,15 +162,20 @@ impl Viewer {
         if let Some((token, form)) = state.sessions.find(&id) {
             match identify(state, access, &token, *peer) {
                 Ok(caller) => return Ok(viewer(caller, form, true)),
-                Err(RefusalKind::Invalid { .. } | RefusalKind::Missing) => state.sessions.end(&id),
+                Err(RefusalKind::Invalid { .. } | RefusalKind::Missing) => {
+                    state.sessions.end(&id);
+                    return Err(Failure::Login);
+                }
                 Err(refusal) => return Err(Failure::of_refusal(refusal)),
             }
         }
         let Some(certificate) = certificate else {
-            // As without identities: everybody has these rights, where the pages may change rows.
-            let anonymous = access.anonymous().filter(|_| state.allows_changes);
-            let identity = anonymous.ok_or(Failure::Login)?;
-            return Ok(without_session(Caller::of(identity, *peer)));
+            // As without identities: everybody has these rights, where the pages may change rows. A proxy names its viewers.
+            let is_open = state.allows_changes && state.token_header.is_none();
+            let anonymous = access.anonymous().filter(|_| is_open);
+            let caller = anonymous.map(|identity| Caller::of(identity, *peer));
+            let caller = caller.filter(|caller| caller.may_somewhere(Rpc::ListQueues));
+            return caller.map(without_session).ok_or(Failure::Login);
         };
         let Some(identity) = certificate.identity(access) else {
             refused(*peer, "the certificate has no identity");

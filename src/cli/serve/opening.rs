@@ -58,9 +58,9 @@ async fn open(
         Way::InPlace => Next::Running(config),
         Way::NewLayers => {
             memory_limit::warn_if_exceeded(&config);
-            let store = open_store(&config).await?;
-            // Only the running store knows whether the database went back in time. The new one would serve it.
+            // Only the running store knows whether the database went back in time. A new one would serve it.
             running.check_store().await?;
+            let store = open_store(&config).await?;
             Next::New(Parts {
                 config,
                 store,

@@ -177,9 +177,13 @@ impl Schema for MssqlSchema {
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        let unfit = unfit(&mut self.connection, queue, Purpose::Lease);
-        let unfit = self.runtime.block_on(unfit)?;
-        Ok(unfit.problems)
+        let connection = &mut self.connection;
+        self.runtime.block_on(async {
+            let mut problems = unfit(connection, queue, Purpose::Lease).await?.problems;
+            let stored = stored_policy(connection, queue).await?;
+            problems.extend(stored.and_then(|stored| policy_problem(queue, &stored)));
+            Ok(problems)
+        })
     }
 }
 
@@ -390,9 +394,6 @@ pub(super) async fn unfit(
     let mut unfit = missing_parts(queue, &table, &columns, indexes, archive.as_ref());
     let unused = unused_indexes(queue, &table, &bare_table(&queue.table));
     unfit.add(Unfit::lacking(adoption::unused_indexes(queue, &unused)));
-    let stored = stored_policy(connection, queue).await?;
-    let problem = stored.and_then(|stored| policy_problem(queue, &stored));
-    unfit.add(Unfit::lacking(problem.into_iter().collect()));
     Ok(unfit)
 }
 

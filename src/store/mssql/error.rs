@@ -318,6 +318,7 @@ pub(super) fn of_schema_change(error: &Error, purpose: &str) -> StoreError {
             } else {
                 format!("{purpose}: {text}")
             };
+            outage.waited_for_lock = false;
             StoreError::Unavailable(outage)
         }
         StoreError::Bug(_) if !matches!(error, Error::Server(_)) => StoreError::Bug(text),

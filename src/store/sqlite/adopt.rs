@@ -320,7 +320,10 @@ impl Schema for SqliteSchema {
     }
 
     fn check(&mut self, queue: &QueueSpec) -> Result<Vec<String>, StoreError> {
-        Ok(self.unfit(queue)?.problems)
+        let mut problems = self.unfit(queue)?.problems;
+        let stored = turn::stored_policy(&self.connection, queue)?;
+        problems.extend(stored.and_then(|stored| policy_problem(queue, &stored)));
+        Ok(problems)
     }
 }
 
@@ -435,9 +438,6 @@ impl SqliteSchema {
         let mut unused = IndexRole::unused(queue, &queue.table);
         unused.retain(|(_, name)| table.index(name).is_some());
         unfit.add(Unfit::lacking(unused_indexes(queue, &unused)));
-        let stored = turn::stored_policy(&self.connection, queue)?;
-        let problem = stored.and_then(|stored| policy_problem(queue, &stored));
-        unfit.add(Unfit::lacking(problem.into_iter().collect()));
         let problem = warnings::deletion_problem(&self.connection, queue, &table, &columns)?;
         unfit.add(Unfit::for_good(problem.into_iter().collect()));
         let problem = warnings::change_problem(&self.connection, queue, &table)?;
