@@ -65,13 +65,15 @@ impl Kind {
             Self::Nginx => vec![("listen 50051".to_owned(), format!("listen {listen}"))],
         };
         for (number, Addresses { grpc, admin }) in (1..).zip(brokers) {
-            replacements.push((format!("broker{number}:50051"), grpc.to_string()));
+            let name = format!("broker{number}:50051");
             if self == Self::Haproxy {
-                replacements.push((
-                    format!("port 9464  # broker{number}"),
-                    format!("port {}", admin.port()),
-                ));
+                let checked = |grpc: &str, admin: u16| {
+                    format!("{grpc} proto h2 check check-proto h1 port {admin}")
+                };
+                let address = checked(&grpc.to_string(), admin.port());
+                replacements.push((checked(&name, 9464), address));
             }
+            replacements.push((name, grpc.to_string()));
         }
         for (old, new) in replacements {
             assert!(

@@ -52,7 +52,7 @@ fn read(config: &str, caller: &str, variables: &[(&str, &str)]) -> (Option<i32>,
 #[test]
 fn full_compose_file_has_settings_that_the_broker_knows() {
     let variables = variables(COMPOSE);
-    assert_eq!(variables.len(), 8, "{variables:?}");
+    assert_eq!(variables.len(), 9, "{variables:?}");
     let valid = (Some(0), String::new());
     assert_eq!(
         read("deploy/compose.toml", "--anonymous", &variables),
