@@ -242,8 +242,8 @@ func (c *caller) note(ctx context.Context, failure *failure) {
 	}
 }
 
-// nextBackoff returns the wait after another one. An attempt at a settlement may take half of the lease, so a wait takes at most a
-// quarter of it, and heartbeats extend the lease more often.
+// nextBackoff returns the wait after another one. An attempt at a settlement may take half of the lease, and at least 1 s. So a wait
+// takes at most a quarter of the lease, or 0.5 s, and heartbeats extend the lease more often.
 func nextBackoff(backoff, attemptTimeout time.Duration) time.Duration {
 	return min(backoff*2, maxBackoff, attemptTimeout/2)
 }

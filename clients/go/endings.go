@@ -65,22 +65,23 @@ func released(lease *heldLease, after *time.Duration) *ending {
 // endingOf returns the ending of an item whose handler has returned an error, or nil. `cause` says why the handler was
 // cancelled; empty: it was not.
 func endingOf(lease *heldLease, result *Result, err error, cause string, limit time.Duration) *ending {
-	var retry *retryError
-	var dead *deadLetterError
-	var release *releaseError
-	switch {
-	case err == nil:
-		return completed(lease, result)
-	case errors.As(err, &release):
-		return released(lease, release.after)
-	case errors.As(err, &dead):
+	var decided decision
+	errors.As(err, &decided)
+	switch decided := decided.(type) {
+	case *releaseError:
+		return released(lease, decided.after)
+	case *deadLetterError:
 		ending := failed(lease, errorText(err))
 		ending.dead = true
 		return ending
-	case errors.As(err, &retry):
+	case *retryError:
 		ending := failed(lease, errorText(err))
-		ending.delay = optionalDelay(retry.after)
+		ending.delay = optionalDelay(decided.after)
 		return ending
+	}
+	switch {
+	case err == nil:
+		return completed(lease, result)
 	case cause == causeShutdown:
 		return released(lease, nil)
 	case cause == causeTimeLimit && isCancellation(err):

@@ -95,6 +95,13 @@ func (e *CallError) refusesCaller() bool {
 	return !e.Temporary && (e.Code == codes.Unauthenticated || e.Code == codes.PermissionDenied)
 }
 
+// decision is an error that says how its item ends. The outermost one counts.
+type decision interface {
+	error
+	// name is the name of the function that has made it.
+	name() string
+}
+
 type retryError struct {
 	err   error
 	after *time.Duration
@@ -102,15 +109,18 @@ type retryError struct {
 
 func (e *retryError) Error() string { return textOf(e.err) }
 func (e *retryError) Unwrap() error { return e.err }
+func (e *retryError) name() string  { return "Retry" }
 
 type deadLetterError struct{ err error }
 
 func (e *deadLetterError) Error() string { return textOf(e.err) }
 func (e *deadLetterError) Unwrap() error { return e.err }
+func (e *deadLetterError) name() string  { return "DeadLetter" }
 
 type releaseError struct{ after *time.Duration }
 
 func (e *releaseError) Error() string { return "released" }
+func (e *releaseError) name() string  { return "Release" }
 
 // panicError is the panic of a handler.
 type panicError struct{ value any }
@@ -144,14 +154,11 @@ const maxErrorLength = 1024
 // errorText returns the text that is stored on the row: the name of the error's type and its message.
 func errorText(err error) string {
 	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
-	var retry *retryError
-	var dead *deadLetterError
+	var decided decision
 	var panicked *panicError
 	switch {
-	case errors.As(err, &dead):
-		name = "DeadLetter"
-	case errors.As(err, &retry):
-		name = "Retry"
+	case errors.As(err, &decided):
+		name = decided.name()
 	case errors.As(err, &panicked):
 		name = "panic"
 	}

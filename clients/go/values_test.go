@@ -90,6 +90,7 @@ func TestErrorTexts(t *testing.T) {
 		{Retry(errors.New("why")), "Retry: why"},
 		{fmt.Errorf("ship: %w", DeadLetter(errors.New("why"))), "DeadLetter: ship: why"},
 		{Retry(nil), "Retry"},
+		{Retry(DeadLetter(errors.New("why"))), "Retry: why"},
 		{silent{}, "leasebroker.silent"},
 		{&panicError{"broken"}, "panic: broken"},
 	} {
@@ -99,6 +100,28 @@ func TestErrorTexts(t *testing.T) {
 	}
 	if text := cutText(strings.Repeat("ż", 2000) + "\xff"); len([]rune(text)) != maxErrorLength {
 		t.Errorf("%d characters", len([]rune(text)))
+	}
+}
+
+func TestOutermostErrorSaysHowTheItemEnds(t *testing.T) {
+	lease := &heldLease{}
+	dead, later := DeadLetter(errors.New("why")), RetryAfter(errors.New("why"), time.Minute)
+	for _, test := range []struct {
+		err     error
+		rpc     string
+		dead    bool
+		delayed bool
+	}{
+		{RetryAfter(dead, time.Minute), rpcFail, false, true},
+		{fmt.Errorf("ship: %w", DeadLetter(fmt.Errorf("ship: %w", Release()))), rpcFail, true, false},
+		{DeadLetter(later), rpcFail, true, false},
+		{errors.Join(errors.New("other"), later, dead), rpcFail, false, true},
+		{fmt.Errorf("ship: %w", Release()), rpcRelease, false, false},
+	} {
+		got := endingOf(lease, nil, test.err, "", 0)
+		if got.rpc != test.rpc || got.dead != test.dead || (got.delay != nil) != test.delayed {
+			t.Errorf("%v: %s, dead %v, delay %v", test.err, got.rpc, got.dead, got.delay)
+		}
 	}
 }
 

@@ -257,7 +257,7 @@ async function within<T>(limit: number, promise: Promise<T>, problem: string, si
 
 /**
  * Returns the longest wait before a retry for which the broker asks for none. An attempt at a settlement may take half of the lease,
- * so a wait takes at most a quarter of it, and heartbeats extend the lease more often.
+ * and at least 1 s. So a wait takes at most a quarter of the lease, or 0.5 s, and heartbeats extend the lease more often.
  */
 function longestWait(attemptTimeout: number): number {
   return Math.min(MAX_WAIT, attemptTimeout / 2);

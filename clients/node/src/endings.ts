@@ -112,9 +112,9 @@ function ofResult(lease: HeldLease, value: unknown): Ending {
 function ofError(run: Run, lease: HeldLease, error: unknown, timeLimit: number | null): Ending {
   try {
     const decision = decisionIn(error);
-    if (decision instanceof Retry) return failed(lease, errorText(decision), decision.after);
+    if (decision instanceof Retry) return failed(lease, errorText(error), decision.after);
     if (decision instanceof Release) return released(lease, decision.after);
-    if (decision instanceof DeadLetter) return failed(lease, errorText(decision), null, true);
+    if (decision instanceof DeadLetter) return failed(lease, errorText(error), null, true);
   } catch (problem) {
     return failed(lease, errorText(problem));
   }

@@ -93,6 +93,6 @@ function endingsOf(run: Run, leases: readonly HeldLease[], error: unknown, timeL
 
 /** Logs an error that a handler did not throw on purpose, with its stack. */
 function logError(run: Run, leases: readonly HeldLease[], error: unknown): void {
-  if (error instanceof BatchError || decisionIn(error) !== null || run.cancelled !== null) return;
+  if (error instanceof BatchError || (error !== null && decisionIn(error) === error) || run.cancelled !== null) return;
   logThrown(run.logger, `the handler of ${leases.map((lease) => lease.item.key).join(", ")} failed`, error);
 }

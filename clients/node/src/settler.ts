@@ -271,9 +271,9 @@ export class Settler {
   }
 }
 
-/** Returns the milliseconds of an attempt. One whose response is lost leaves time for another one. */
-function attemptTimeout(group: readonly Ending[]): number {
-  return Math.min(ATTEMPT_TIMEOUT, ...group.map(({ lease }) => lease.duration / 2));
+/** Returns the milliseconds of an attempt, at least a second. One whose response is lost leaves time for another one. */
+export function attemptTimeout(group: readonly Ending[]): number {
+  return Math.min(ATTEMPT_TIMEOUT, ...group.map(({ lease }) => Math.max(lease.duration / 2, 1_000)));
 }
 
 /** Returns true for an error about a field or the size of the request. It comes from the broker or from a proxy. */

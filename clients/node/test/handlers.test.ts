@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { test, type TestContext } from "node:test";
 
-import { BatchError, type BatchHandler, type Context, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
+import { BatchError, type BatchHandler, type Context, DeadLetter, type Item, type Logger, Release, Retry, Worker } from "../src/index.js";
 import { Outcome } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
@@ -79,6 +79,15 @@ test("an error without a readable text fails its item", async (t) => {
     "object: a value without a text",
     "Error: no prototype",
   ]);
+});
+
+test("an error that a DeadLetter caused is logged", async (t) => {
+  const errors = [new DeadLetter("no customer"), new Error("outer", { cause: new DeadLetter("no customer") }), null];
+  const logged: unknown[] = [];
+  const logger: Logger = { ...quiet, error: (_text, error) => logged.push(error) };
+  const texts = await failures(t, errors.map((error) => throws(() => error)), logger);
+  assert.deepEqual(texts, ["DeadLetter: no customer", "Error: outer", "object: null"]);
+  assert.deepEqual(logged, errors.slice(1));
 });
 
 /** Runs the handler of a batch of two items. Returns the errors of the items, which must both have failed. */

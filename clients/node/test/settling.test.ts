@@ -4,15 +4,20 @@ import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 
+import { completed } from "../src/endings.js";
 import { type Handler, type Logger, Retry, Worker } from "../src/index.js";
+import { HeldLease } from "../src/leases.js";
+import { attemptTimeout } from "../src/settler.js";
 import {
   type ClaimBatchRequest,
   type CompleteRequest,
   type FailRequest,
   HeldBack,
   type HeartbeatRequest,
+  LeaseSchema,
   Outcome,
   RefusalReason,
   type ReleaseClaimsRequest,
@@ -149,6 +154,12 @@ test("endings do not wait for a locked row", async (t) => {
   assert.deepEqual(journal.of("completed").map(({ key }) => key), ["b", "a"]);
   assert.deepEqual([...new Set(journal.of("retry").map(({ reason }) => reason))], ["LOCKED"]);
   assert.equal(journal.count("refused"), 0);
+});
+
+test("an attempt takes half of the shortest lease, 1 to 10 s", () => {
+  const ending = (seconds: bigint) => completed(new HeldLease(create(LeaseSchema, lease("a", seconds)), 0, 0));
+  const timeouts = [[60n], [60n, 8n], [60n, 8n, 1n], [0n]].map((group) => attemptTimeout(group.map(ending)));
+  assert.deepEqual(timeouts, [10_000, 4_000, 1_000, 1_000]);
 });
 
 test("a stop waits for a locked row", async (t) => {

@@ -33,12 +33,12 @@ test("columns are used as a plain object is", async () => {
   assert.equal(await Promise.resolve(columns), columns);
 });
 
-test("JSON of an item has integers and bytes as texts", () => {
-  const columns = rowToMessages({ Total: 5, Photo: new Uint8Array([1]), Paid: null });
+test("JSON of an item has exact numbers and bytes as texts", () => {
+  const columns = rowToMessages({ Count: 5, Total: new Decimal("12.50"), Photo: new Uint8Array([1]), Paid: null });
   const lease = create(LeaseSchema, { item: { key: "7", columns }, attempt: 1, maxAttempts: 3, fencingToken: 2n, traceParent: "00" });
   assert.deepEqual(JSON.parse(JSON.stringify(readItem(lease))), {
     key: "7",
-    columns: { Total: "5", Photo: "AQ==", Paid: null },
+    columns: { Count: "5", Total: "12.50", Photo: "AQ==", Paid: null },
     attempt: 1,
     maxAttempts: 3,
     fencingToken: "2",

@@ -54,7 +54,7 @@ for (const [name, error, state, text] of [
   ["a text", "a text", DELAYED, "string: a text"],
   ["DeadLetter", new DeadLetter("no customer"), DEAD, "DeadLetter: no customer"],
   ["Release", new Release({ after: "1m" }), DELAYED, null],
-  ["an error that a DeadLetter caused", new Error("outer", { cause: new DeadLetter("no customer") }), DEAD, "DeadLetter: no customer"],
+  ["an error that a DeadLetter caused", new Error("outer", { cause: new DeadLetter("no customer") }), DEAD, "Error: outer"],
   ["an error that is its own cause", ownCause, DELAYED, "Error: outer"],
 ] as const) {
   test(`throwing ${name} ends the item`, async (t) => {

@@ -137,6 +137,12 @@ def test_deadline_of_a_next_claim_is_followed_by_the_usual_wait(server: Scripted
     connection.close()
 
 
+def test_wait_for_a_lock_that_lasts_stays_short(server: ScriptedServer) -> None:
+    connection = Transport(server.address, plaintext())
+    assert 0.125 <= Caller(connection).pause_after_lock("Complete", 2_000, left=60.0, attempt_timeout=0.5) <= 0.25
+    connection.close()
+
+
 @pytest.mark.parametrize(("sent", "applied"), [("no", "no"), ("unknown", "unknown"), (None, "unknown")])
 def test_error_says_whether_the_call_was_applied(server: ScriptedServer, sent: str | None, applied: str) -> None:
     server.answer("Enqueue", error(grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS", applied=sent))

@@ -114,11 +114,13 @@ def caused_by(cause: Exception) -> Exception:
         (ValueError("bad"), DELAYED, "ValueError: bad"),
         (DeadLetter("no customer"), DEAD, "DeadLetter: no customer"),
         (Release(after=60), DELAYED, None),
-        (caused_by(DeadLetter("no customer")), DEAD, "DeadLetter: no customer"),
+        (caused_by(DeadLetter("no customer")), DEAD, "RuntimeError: outer"),
         (caused_by(caused_by(Release(after=60))), DELAYED, None),
     ],
 )
-def test_exception_says_how_the_item_ends(broker: Broker, error: Exception, state: int, text: str | None) -> None:
+def test_exception_says_how_the_item_ends(
+    broker: Broker, caplog: pytest.LogCaptureFixture, error: Exception, state: int, text: str | None
+) -> None:
     enqueue(broker, [{"payload": "x"}])
 
     def handler(item: Item) -> None:
@@ -126,6 +128,8 @@ def test_exception_says_how_the_item_ends(broker: Broker, error: Exception, stat
 
     work(broker, handler, lambda counts: counts["failed"] + counts["released"] == 1)
     assert broker.rows("SELECT lease_state, lease_error FROM work") == [(state, text)]
+    is_own = isinstance(error, (Retry, DeadLetter, Release))
+    assert ("the handler failed" in caplog.text) != is_own
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])

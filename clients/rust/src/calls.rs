@@ -335,7 +335,7 @@ impl Caller {
 }
 
 /// Returns the longest wait before a retry for which the broker asks for none. An attempt at a settlement may take half of the
-/// lease, so a wait takes at most a quarter of it, and heartbeats extend the lease more often.
+/// lease, and at least 1 s. So a wait takes at most a quarter of the lease, or 0.5 s, and heartbeats extend the lease more often.
 fn longest_backoff(attempt_timeout: Duration) -> Duration {
     MAX_BACKOFF.min(attempt_timeout / 2)
 }

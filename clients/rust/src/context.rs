@@ -112,7 +112,8 @@ impl Context {
         Self(cancellation)
     }
 
-    /// Waits until the handler is cancelled. 5 s later the handler's future is dropped.
+    /// Waits until the handler is cancelled. The handler's future is dropped 5 s later, or after half of
+    /// [`Worker::stuck_after`](super::Worker::stuck_after) if that is less.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.0.token().cancelled()
     }

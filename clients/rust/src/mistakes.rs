@@ -641,6 +641,7 @@ async fn worker_that_is_refused_stops_the_others() {
             .start(|_, _| async { Ok(Done::new()) });
         worker.expect("it starts")
     });
-    let error = running::wait_all(&workers).await.expect_err("refused");
+    let ended = tokio::time::timeout(Duration::from_secs(60), running::wait_all(&workers));
+    let error = ended.await.expect("both stop").expect_err("refused");
     assert!(matches!(error, WorkerError::Refused(_)), "{error}");
 }

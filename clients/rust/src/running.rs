@@ -115,10 +115,12 @@ impl RunningWorker {
 }
 
 /// Runs workers, such as those of one [`Connection`](super::Connection), until SIGTERM or SIGINT arrives, as
-/// [`Worker::run`](super::Worker::run) does with one. If one of them ends with an error, the others stop in order.
+/// [`Worker::run`](super::Worker::run) does with one. If one of them ends with an error, the others stop in order. They are asked
+/// to stop when that one has ended, so all of it can take twice the grace and 20 s.
 ///
 /// # Errors
-/// The first error, as for [`Worker::run`](super::Worker::run).
+/// The first error, as for [`Worker::run`](super::Worker::run). Errors of other workers are dropped, also
+/// [`WorkerError::HandlersLeft`]: end the process after any error.
 pub async fn run_all(workers: impl IntoIterator<Item = RunningWorker>) -> Result<(), WorkerError> {
     let workers: Vec<_> = workers.into_iter().collect();
     for worker in &workers {

@@ -4,7 +4,9 @@
 //! interrupt no work, and no row would be taken over. Therefore the worker is stopped with SIGSTOP first. It is killed
 //! only if two conditions hold while it is stopped:
 //! 1. Its journal ends with a claim. A worker records that it is about to complete a batch before it sends the request.
-//!    So the completion of this batch was not sent, and no completion can be on its way to the broker.
+//!    So the completion of this batch was not sent. A failure of a row of the batch before can still be on its way,
+//!    because the library sends completions and failures at the same time. The broker then applies it, or the lease of
+//!    the row expires.
 //! 2. The store says that the worker holds leases of this batch.
 //!
 //! Otherwise the worker continues, and the next one is tried. The leases of a killed worker can only expire.

@@ -259,7 +259,8 @@ class Caller:
         """
         text = "another transaction has locked the row"
         failure = CallFailure(grpc.StatusCode.UNAVAILABLE, "LOCKED", text, None, applied="no")
-        pause = min(_MIN_WAIT * 2.0 ** (tries - 1), _longest_wait(attempt_timeout)) * random.uniform(0.5, 1.0)
+        wait = _MIN_WAIT * 2.0 ** min(tries - 1, 10)
+        pause = min(wait, _longest_wait(attempt_timeout)) * random.uniform(0.5, 1.0)
         if pause >= left:
             raise as_error(rpc, failure)
         self._note_retry(rpc, failure, tries, pause)
@@ -272,8 +273,8 @@ class Caller:
 def _longest_wait(attempt_timeout: float) -> float:
     """Returns the longest wait before a retry for which the broker asks for none.
 
-    An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of it, and heartbeats
-    extend the lease more often.
+    An attempt at a settlement may take half of the lease, and at least 1 s. So a wait takes at most a quarter of the
+    lease, or 0.5 s, and heartbeats extend the lease more often.
     """
     return min(_MAX_WAIT, attempt_timeout / 2)
 

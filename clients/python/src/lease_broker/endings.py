@@ -121,9 +121,9 @@ def of_error(lease: HeldLease, error: BaseException, cause: Cause | None, time_l
     try:
         match decision(error):
             case Retry() as retry:
-                return failed(lease, error_text(retry), after=retry.after)
-            case DeadLetter() as dead:
-                return failed(lease, error_text(dead), dead=True)
+                return failed(lease, error_text(error), after=retry.after)
+            case DeadLetter():
+                return failed(lease, error_text(error), dead=True)
             case Release() as release:
                 return released(lease, release.after)
     except Exception as odd:

@@ -42,7 +42,7 @@ def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
 def endings_of_error(state: State, run: Context, leases: list[HeldLease], error: BaseException) -> list[Ending]:
     """Returns the endings for an exception. Logs the stack of one that the handler did not raise on purpose."""
     try:
-        if run.cause is None and decision(error) is None and not isinstance(error, BatchError):
+        if run.cause is None and decision(error) is not error and not isinstance(error, BatchError):
             keys = ", ".join(lease.item.key for lease in leases)
             run.logger.error("the handler failed (%s)", keys, exc_info=error)
         return endings.of_raise(leases, error, run.cause, state.options.time_limit)

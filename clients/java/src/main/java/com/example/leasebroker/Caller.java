@@ -137,11 +137,12 @@ class Caller {
 
   /** Sends a request once. */
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
+    long end = Clock.now() + timeoutNanos;
     Transport.Broker broker;
     try {
       transport.awaitAddresses(timeoutNanos, abort);
       broker = transport.route();
-      if (!broker.awaitConnection(timeoutNanos, abort)) {
+      if (!broker.awaitConnection(end - Clock.now(), abort)) {
         transport.noteFailure(broker, true);
         return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
       }
@@ -153,11 +154,11 @@ class Caller {
     } catch (Exception unknown) {
       return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
     }
-    LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(timeoutNanos, TimeUnit.NANOSECONDS);
+    LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(Math.max(end - Clock.now(), Clock.MILLISECOND), TimeUnit.NANOSECONDS);
     if (token != null) {
       Metadata headers = new Metadata();
       try {
-        headers.put(AUTHORIZATION, "Bearer " + token.read(fresh, timeoutNanos, abort));
+        headers.put(AUTHORIZATION, "Bearer " + token.read(fresh, end - Clock.now(), abort));
       } catch (InterruptedException interrupted) {
         Thread.currentThread().interrupt();
         return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
@@ -225,8 +226,8 @@ class Caller {
   }
 
   /**
-   * Returns the wait after another one. An attempt at a settlement may take half of the lease, so a wait takes at most a quarter of
-   * it, and heartbeats extend the lease more often.
+   * Returns the wait after another one. An attempt at a settlement may take half of the lease, and at least 1 s. So a wait takes at
+   * most a quarter of the lease, or 0.5 s, and heartbeats extend the lease more often.
    */
   private static long nextBackoff(long backoff, long attemptTimeout) {
     return Math.min(Math.min(backoff * 2, MAX_BACKOFF), attemptTimeout / 2);

@@ -70,9 +70,9 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     if (decision instanceof Release release) {
       return released(lease, release.after());
     } else if (decision instanceof DeadLetter) {
-      return failed(lease, errorText(decision), null, true);
+      return failed(lease, errorText(error), null, true);
     } else if (decision instanceof Retry retry) {
-      return failed(lease, errorText(retry), retry.after(), false);
+      return failed(lease, errorText(error), retry.after(), false);
     } else if (cause == Cause.SHUTDOWN) {
       return released(lease, null);
     } else if (cause == Cause.TIME_LIMIT && (error instanceof CancelledException || error instanceof InterruptedException)) {

@@ -117,7 +117,7 @@ final class Runner {
 
   /** Logs the stack of an exception that a handler did not throw on purpose. */
   private void log(Throwable error, List<Item> items) {
-    if (Ending.decision(error) == null) {
+    if (Ending.decision(error) != error) {
       String keys = items.stream().limit(MAX_KEYS).map(Item::key).collect(Collectors.joining(", "));
       String others = items.size() > MAX_KEYS ? " and " + (items.size() - MAX_KEYS) + " others" : "";
       ErrorLog.log(state.options.logger(), "the handler of item " + keys + others + " failed", error);

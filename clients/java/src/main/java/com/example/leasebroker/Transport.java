@@ -138,8 +138,8 @@ final class Transport {
       }
       if (search.isDone()) {
         CompletableFuture<Void> started = new CompletableFuture<>();
-        search = started;
         Threads.start("lease-broker-resolver", () -> resolve(started));
+        search = started;
       }
       running = search;
     }
@@ -257,10 +257,13 @@ final class Transport {
     try {
       List<String> targets = resolve();
       synchronized (this) {
+        if (closed) {
+          throw new IOException("the client is closed");
+        }
         set(targets);
       }
       result.complete(null);
-    } catch (IOException | RuntimeException unknown) {
+    } catch (Throwable unknown) {
       result.completeExceptionally(unknown);
     }
   }

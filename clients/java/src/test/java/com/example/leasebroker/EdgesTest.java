@@ -129,6 +129,9 @@ class EdgesTest {
             (items, context) -> {
               throw new BatchException(Map.of(items.get(0), new IOException("a"), items.get(1), new Retry("b")));
             },
+            (items, context) -> {
+              throw new IllegalStateException("outer", new DeadLetter("no customer"));
+            },
             (items, context) -> Map.of(items.get(1), new Result(null, List.of())),
             (items, context) -> {
               throw new IOException("all");
@@ -142,8 +145,8 @@ class EdgesTest {
     }
     assertEquals(
         List.of(
-            "the handler of item 1 failed: IOException", "the handler of item 2 failed: NullPointerException",
-            "the handler of item 1, 2 failed: IOException"),
+            "the handler of item 1 failed: IOException", "the handler of item 1, 2 failed: IllegalStateException",
+            "the handler of item 2 failed: NullPointerException", "the handler of item 1, 2 failed: IOException"),
         lines);
   }
 
@@ -203,15 +206,21 @@ class EdgesTest {
     }
   }
 
+  private static Transport withLookup(Transport.Lookup lookup) {
+    Transport transport = new Transport(List.of("dns:///broker:1"), Credentials.plaintext(), text -> {});
+    transport.lookup = lookup;
+    return transport;
+  }
+
   @Test
   void attemptEndsInItsTimeWhileANameIsResolved() {
     CountDownLatch answer = new CountDownLatch(1);
-    Transport transport = new Transport(List.of("dns:///broker:1"), Credentials.plaintext(), text -> {});
-    transport.lookup =
-        host -> {
-          Threads.await(answer);
-          throw new IOException("unknown");
-        };
+    Transport transport =
+        withLookup(
+            host -> {
+              Threads.await(answer);
+              throw new IOException("unknown");
+            });
     Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
     Failure failure =
         assertTimeoutPreemptively(
@@ -224,6 +233,23 @@ class EdgesTest {
             });
     answer.countDown();
     assertEquals("the name of the broker is unknown: no result in time", failure.message());
+  }
+
+  @Test
+  void transportThatWasClosedMakesNoConnection() {
+    Transport transport = withLookup(host -> new InetAddress[] {InetAddress.getLoopbackAddress()});
+    transport.close();
+    assertThrows(IOException.class, () -> transport.awaitAddresses(60 * Clock.SECOND, new Abort()));
+  }
+
+  @Test
+  void errorInTheResolutionOfANameEndsIt() {
+    Transport transport =
+        withLookup(
+            host -> {
+              throw new NoClassDefFoundError("broken");
+            });
+    assertThrows(ExecutionException.class, () -> transport.awaitAddresses(60 * Clock.SECOND, new Abort()));
   }
 
   @Test

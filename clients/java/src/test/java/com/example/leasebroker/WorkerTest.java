@@ -86,7 +86,7 @@ class WorkerTest {
             new Case(new IllegalStateException("bad"), "delayed", "IllegalStateException: bad"),
             new Case(new Retry("no paper", Duration.ofMinutes(1)), "delayed", "Retry: no paper"),
             new Case(new DeadLetter("no customer"), "dead", "DeadLetter: no customer"),
-            new Case(new RuntimeException(new DeadLetter("no customer")), "dead", "DeadLetter: no customer"),
+            new Case(new RuntimeException("outer", new DeadLetter("no customer")), "dead", "RuntimeException: outer"),
             new Case(new Release(Duration.ofMinutes(1)), "delayed", null));
     broker.addWork(cases.size());
     broker.start(
