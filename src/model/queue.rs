@@ -97,10 +97,14 @@ impl QueueSpec {
         }
     }
 
-    /// Returns the queue as the end of all leases sees it: without the columns that this does not read, which a backup can lack.
+    /// Returns the queue as the end of all leases sees it: without the columns that this does not read, which a backup can lack, and
+    /// without mirrors whose column the table lacks.
     #[must_use]
-    pub fn to_end_leases(&self) -> Self {
+    pub fn to_end_leases(&self, has_column: impl Fn(&str) -> bool) -> Self {
+        let mirror = self.mirror.iter();
+        let mirror = mirror.filter(|mirror| has_column(&mirror.column));
         Self {
+            mirror: mirror.cloned().collect(),
             columns: Some(Vec::new()),
             order: Order::By(Vec::new()),
             groups: None,

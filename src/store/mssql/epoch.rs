@@ -132,10 +132,7 @@ pub(super) async fn begin(
         if table.column(state).is_none() {
             continue;
         }
-        let mut queue = queue.to_end_leases();
-        queue
-            .mirror
-            .retain(|mirror| table.column(&mirror.column).is_some());
+        let queue = queue.to_end_leases(|name| table.column(name).is_some());
         let columns = match queue_columns(&queue, &table) {
             Ok(columns) => columns,
             Err(unfit) => {
@@ -151,8 +148,8 @@ pub(super) async fn begin(
     }
     if !problems.is_empty() {
         return Err(StoreError::Misconfigured(format!(
-            "the new epoch has begun and all other leases are ended, but {}; correct this, for example change the rows or disable the trigger, and run \
-             the command again",
+            "the new epoch has begun and all other leases are ended, but {}; correct this, for example change the rows or disable the \
+             trigger, and run the command again",
             problems.join("; ")
         )));
     }

@@ -92,10 +92,7 @@ pub(super) fn begin(
         if table.column(state).is_none() {
             continue;
         }
-        let mut queue = queue.to_end_leases();
-        queue
-            .mirror
-            .retain(|mirror| table.column(&mirror.column).is_some());
+        let queue = queue.to_end_leases(|name| table.column(name).is_some());
         let columns = queue_columns(connection, &queue, &table)?
             .map_err(|problems| StoreError::Misconfigured(problems.join("; ")))?;
         let placeholders = placeholders::of_table(&queue, &table, &columns);
