@@ -25,6 +25,7 @@ mod operations;
 mod queue;
 mod queues;
 mod sessions;
+mod shown;
 mod states;
 mod time_limit;
 mod viewer;

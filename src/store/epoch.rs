@@ -6,13 +6,13 @@
 //!
 //! A broker notices a database that goes back in time by its generation, a number that each announcement of a broker raises.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::UNIX_EPOCH;
 
 use lease_broker_model::queue::QueueSpec;
 use uuid::Uuid;
 
+use super::instance::served_queues;
 use super::{ListedBroker, StoreError};
 
 /// The beginning of a new epoch, as its report.
@@ -42,11 +42,11 @@ pub struct CancelledOperation {
 
 /// Returns the queues of these brokers that are not named.
 pub(super) fn left_queues(brokers: &[ListedBroker], named: &[QueueSpec]) -> Vec<String> {
-    let served = brokers
-        .iter()
-        .flat_map(|broker| broker.instance.settings.keys());
-    let left = served.filter(|served| named.iter().all(|queue| queue.name != **served));
-    left.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+    let mut left = served_queues(brokers);
+    for queue in named {
+        left.remove(&*queue.name);
+    }
+    left.into_iter().map(str::to_owned).collect()
 }
 
 /// Returns the fence of an epoch that begins now.

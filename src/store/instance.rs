@@ -3,7 +3,7 @@
 //! No running broker relies on the list for correctness. A row can be missing, and a row of a process that was killed stays for a day.
 //! A broker that starts does not change the indexes of a managed table against the rule of a broker that is listed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lease_broker_model::key::hex;
@@ -122,6 +122,29 @@ impl BrokerList {
         let brokers = self.brokers.iter();
         brokers.filter(|broker| broker.is_live() && !broker.instance.draining)
     }
+
+    /// Returns the queues that brokers have served, that none serves now, and that are not configured here. Nobody works on their items,
+    /// and leases that are left there do not expire.
+    pub fn left_queues(&self, configured: &[QueueSpec]) -> BTreeSet<&str> {
+        let mut left = served_queues(&self.brokers);
+        for served in served_queues(self.running()) {
+            left.remove(served);
+        }
+        for queue in configured {
+            left.remove(&*queue.name);
+        }
+        left
+    }
+}
+
+/// Returns the queues that these brokers serve.
+pub(super) fn served_queues<'a>(
+    brokers: impl IntoIterator<Item = &'a ListedBroker>,
+) -> BTreeSet<&'a str> {
+    let served = brokers
+        .into_iter()
+        .flat_map(|broker| broker.instance.settings.keys());
+    served.map(String::as_str).collect()
 }
 
 impl Instance {

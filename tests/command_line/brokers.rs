@@ -72,3 +72,29 @@ fn signal_to_a_broker_that_an_operator_drains_cuts_no_call() {
     process.signal("TERM");
     assert_eq!(process.wait().code(), Some(1), "{}", process.log());
 }
+
+#[test]
+fn queue_that_all_brokers_have_left_is_named() {
+    let mut workspace = Workspace::serving();
+    let stop = |workspace: &mut Workspace| {
+        let process = workspace.process.as_mut().expect("a service");
+        process.signal("TERM");
+        assert!(process.wait().success());
+    };
+    stop(&mut workspace);
+    let (kept, _) = QUEUES.split_once("[queues.outbox]").expect("two queues");
+    workspace.write("queues.toml", kept);
+    workspace.serve();
+    let process = workspace.process.as_mut().expect("a service");
+    wait_until_blocking("the queue is logged", || {
+        process.log().contains("none serves it now") && process.log().contains("outbox")
+    });
+    let doctor = workspace.store("doctor --side broker --json");
+    assert!(doctor.out.contains("queue outbox"), "{doctor:?}");
+    // With the queue, nobody has left one.
+    stop(&mut workspace);
+    workspace.write("queues.toml", QUEUES);
+    workspace.serve();
+    let doctor = workspace.store("doctor --side broker --json");
+    assert!(!doctor.out.contains("queue outbox"), "{doctor:?}");
+}

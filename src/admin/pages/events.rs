@@ -3,6 +3,7 @@
 //! | event | data |
 //! |---|---|
 //! | `message` | the new content of the page, as HTML |
+//! | `rows` | the rows that have changed, if nothing else has, as HTML. Often there are none |
 //! | `problem` | the reason why there is no new content, as text |
 //!
 //! The id of an event is the number of its reading. Without an event for 15 s a comment shows that the connection lives. The next
@@ -27,6 +28,7 @@ use super::answer::Failure;
 use super::feed::{Feed, Snapshot, Snapshots};
 use super::live_page::{Content, LivePage};
 use super::queues::View;
+use super::shown::Shown;
 use super::viewer::{Credentials, Viewer};
 use crate::admin::seats::{MAX_VIEWERS, Seat};
 use crate::admin::state::AdminState;
@@ -79,6 +81,7 @@ pub(super) async fn send(
         credentials,
         seat,
         replaced: live.replaced,
+        shown: Shown::default(),
         unread: None,
         is_new: true,
     };
@@ -101,6 +104,8 @@ struct Follower {
     credentials: Credentials,
     seat: Arc<Seat>,
     replaced: CancellationToken,
+    /// What the last event with content showed.
+    shown: Shown,
     /// Ends when the network has taken the last event. `None`: there was none.
     unread: Option<oneshot::Receiver<()>>,
     /// Nothing was sent yet.
@@ -122,7 +127,7 @@ impl Follower {
         } else {
             tokio::select! {
                 heard = hear(&mut self.snapshots) => match heard? {
-                    Heard::Snapshot(snapshot) => event(&self.viewer()?, &self.view, &snapshot),
+                    Heard::Snapshot(snapshot) => self.event(&snapshot)?,
                     Heard::Silence => COMMENT.to_owned(),
                 },
                 () = self.replaced.cancelled() => return None,
@@ -132,6 +137,29 @@ impl Follower {
         self.unread = Some(unread);
         let part = Part { text, _sent: sent };
         Some((Ok(Bytes::from_owner(part)), self))
+    }
+
+    /// Returns a snapshot as an event. `None`: the viewer may not look at the page any more.
+    fn event(&mut self, snapshot: &Snapshot<Reading>) -> Option<String> {
+        let viewer = self.viewer()?;
+        let (name, data) = match &snapshot.content {
+            Ok(content) => {
+                let html = content.draw(&viewer, &self.view).into_string();
+                match self.shown.changed_rows(&html) {
+                    Some(rows) => ("rows", rows),
+                    None => ("message", html),
+                }
+            }
+            Err(status) => ("problem", status.message().to_owned()),
+        };
+        let mut text = format!("id: {}\nevent: {name}\n", snapshot.number);
+        // A carriage return ends a line of an event too.
+        for line in data.split(['\n', '\r']) {
+            // Writing to a text does not fail.
+            let _ = writeln!(text, "data: {line}");
+        }
+        text.push('\n');
+        Some(text)
     }
 
     /// Returns the viewer as its credentials and its roles are now. `None`: it may not look at the page any more.
@@ -169,22 +197,6 @@ impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
-}
-
-/// Returns a snapshot as an event for a viewer.
-fn event(viewer: &Viewer, view: &View, snapshot: &Snapshot<Reading>) -> String {
-    let (name, data) = match &snapshot.content {
-        Ok(content) => ("message", content.draw(viewer, view).into_string()),
-        Err(status) => ("problem", status.message().to_owned()),
-    };
-    let mut text = format!("id: {}\nevent: {name}\n", snapshot.number);
-    // A carriage return ends a line of an event too.
-    for line in data.split(['\n', '\r']) {
-        // Writing to a text does not fail.
-        let _ = writeln!(text, "data: {line}");
-    }
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

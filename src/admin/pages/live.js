@@ -23,7 +23,9 @@
   // Rows in use: one has the focus or an open menu. They keep their places, because another row in the place of one would get the next
   // key or click, and because a row that moves loses the focus.
   const IN_USE = "tbody:is(:focus-within, :has(details[open]))";
+  let hasKeptPlaces = false;
   const keepPlaces = (old, fresh) => {
+    hasKeptPlaces = true;
     const rows = new Map([...fresh.children].filter(idOf).map((row) => [idOf(row), row]));
     const kept = [...old.children].map((row) => rows.get(idOf(row))).filter(Boolean);
     fresh.prepend(...kept);
@@ -69,12 +71,24 @@
     }
   };
 
+  const parse = (html) => {
+    const parsed = document.createElement("template");
+    parsed.innerHTML = html;
+    return parsed.content;
+  };
+
   const show = (html) => {
-    const fresh = document.createElement("template");
-    fresh.innerHTML = html;
     const copy = main.cloneNode(false);
-    copy.append(fresh.content);
+    copy.append(parse(html));
+    hasKeptPlaces = false;
     morph(main, copy);
+  };
+
+  // Shows the rows that have changed. If rows have kept their places and none is in use any more, the events begin again, because the
+  // first one has the whole page in its order.
+  const showRows = (html) => {
+    if (hasKeptPlaces && !main.querySelector(IN_USE)) { open(); return; }
+    for (const row of [...parse(html).children]) morph(document.getElementById(idOf(row)), row);
   };
 
   const LATE = 10000;
@@ -98,7 +112,9 @@
     close();
     source = new EventSource(main.dataset.events);
     watch();
-    source.onmessage = (event) => { show(event.data); known = new Date(); say(""); watch(); };
+    const shown = () => { known = new Date(); say(""); watch(); };
+    source.onmessage = (event) => { show(event.data); shown(); };
+    source.addEventListener("rows", (event) => { showRows(event.data); shown(); });
     source.addEventListener("problem", (event) => { warn(`Not refreshed: ${event.data}.`); watch(); });
     source.onerror = () => {
       if (source && source.readyState === EventSource.CLOSED) explain();

@@ -1,6 +1,7 @@
 //! The list of broker processes, and the order to stop.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use lease_broker_store::{BrokerList, Instance, ListedBroker, SettingsHash};
 use uuid::Uuid;
@@ -38,6 +39,20 @@ impl Operator {
             theirs.is_some_and(|theirs| SettingsHash::new(queue).difference(theirs).is_some())
         });
         queues.map(|queue| queue.name.clone()).collect()
+    }
+
+    /// Logs the queues that brokers have left. If the database does not answer, nothing is logged.
+    pub(in crate::broker) async fn log_left_queues(self: Arc<Self>) {
+        let Ok(list) = self.inspect.brokers().await else {
+            return;
+        };
+        for queue in list.left_queues(&self.queues) {
+            tracing::warn!(
+                queue,
+                "brokers served this queue within the last day, and none serves it now: nobody works on its items, and its leases do not \
+                 expire (docs/operations.md, \"Remove a queue\")"
+            );
+        }
     }
 
     /// Tells a broker process to drain and to end. Returns this process only.

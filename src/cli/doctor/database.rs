@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{BrokerList, Instance, StoreError};
 
 use super::finding::{Finding, Verdict};
@@ -35,6 +36,7 @@ pub(super) fn check(config: &Config, send: &dyn Fn(Finding)) {
             check_clock(&list, &send);
             check_brokers(&list, &send);
             check_settings(&list, &send);
+            check_left_queues(&list, &config.queues, &send);
         }
         Ok(None) => {
             let detail = "no broker of this version has used it".to_owned();
@@ -153,6 +155,19 @@ fn check_settings(list: &BrokerList, send: &Send<'_>) {
     }
 }
 
+/// Names the queues that brokers have left.
+fn check_left_queues(list: &BrokerList, configured: &[QueueSpec], send: &Send<'_>) {
+    for queue in list.left_queues(configured) {
+        let detail = "brokers served it within the last day, and none serves it now: nobody works on its items, and its leases do not \
+                      expire (docs/operations.md, \"Remove a queue\")";
+        send(
+            format!("queue {queue}"),
+            Verdict::Warning,
+            detail.to_owned(),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -180,6 +195,21 @@ mod tests {
             ahead: Duration::ZERO,
             start_time: 0,
         }
+    }
+
+    #[test]
+    fn queue_that_no_broker_serves_any_more_is_named() {
+        let day = Duration::from_secs(86_000);
+        let mut list = BrokerList {
+            now: 0,
+            brokers: vec![broker("a:1", day, "x")],
+        };
+        assert_eq!(
+            list.left_queues(&[]).into_iter().collect::<Vec<_>>(),
+            ["work"]
+        );
+        list.brokers.push(broker("b:1", Duration::ZERO, "x"));
+        assert!(list.left_queues(&[]).is_empty(), "another broker serves it");
     }
 
     #[test]
