@@ -32,8 +32,11 @@ use crate::security::{ServerTls, ShownCertificate};
 /// The time limit from the acceptance of a connection, or from its handshake, to the last header of its request.
 /// Browsers open connections before they need them, and a page would lose its style if one ended at the moment of its use.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time limit of a connection. Each connection carries one request. One that follows a live page has no limit.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of a connection. Each connection carries one request. One that follows a live page has no limit. Prometheus waits as
+/// long for the metrics, if it is not told otherwise.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for the answers that are due when the port closes.
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bytes of an answer that the kernel takes before the client reads them. The default is up to 4 MiB, so that a viewer of a live page
 /// that reads nothing would hold many snapshots.
 const SEND_BUFFER: usize = 64 << 10;
@@ -100,7 +103,7 @@ pub fn start(settings: &config::Admin, state: AdminState) -> io::Result<Option<A
                 seats.end_idle();
                 answers.close();
                 // One of these answers is often that to the order to stop this broker.
-                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, answers.wait()).await;
+                let _ = tokio::time::timeout(LAST_ANSWERS_TIMEOUT, answers.wait()).await;
             });
         })?;
     Ok(Some(AdminPort {

@@ -68,7 +68,7 @@ fn silent_connections_delay_no_probe() {
     let (_control, control) = serving("");
     let control = probes_under_attack(attacked, control);
     let duration = probes_under_attack(attacked, attacked);
-    // A probe that waited for the time limit of a connection took 5 s.
+    // A probe that waited for the time limit of a connection took 10 s.
     assert!(
         duration < Duration::from_secs(4) + 20 * control,
         "probes took {duration:?}, and those of another broker {control:?}"

@@ -13,7 +13,8 @@ use tonic::Status;
 use super::answer::Failure;
 use crate::admin::seats::Seat;
 
-/// The time from the acceptance of a connection to the page. The connection ends half a second later. A live page is read for as long.
+/// The time from the acceptance of a connection to the page, which is shorter than that of the connection. A live page is read for as
+/// long.
 const LIMIT: Duration = Duration::from_millis(4_500);
 
 /// The reason why a page cannot be shown.
