@@ -13,7 +13,6 @@
 //! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
 //! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
-mod accept_errors;
 mod connection;
 mod handshakes;
 #[cfg(test)]
@@ -26,6 +25,7 @@ mod timed_stream;
 mod tls_port;
 mod turn_io;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 pub(super) use self::connection::{Connection, OpenStream};
 use self::lifetime::LifetimeLimits;
@@ -62,6 +61,10 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// The bytes of a response that hyper takes before the client has room for them.
 const MAX_SEND_BUFFER: usize = 64 << 10;
+
+/// The pause after an error of the process. Without it, a process without free file descriptors would use a whole core until one is
+/// free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections, and serves each in a task of its own.
 pub(super) struct Connections {
@@ -119,7 +122,6 @@ impl Connections {
 
     /// Accepts connections until the server stops.
     pub(super) async fn run(self, listener: TcpListener) {
-        let mut errors = AcceptErrors::default();
         let stop = self.stop.clone();
         let this = Arc::new(self);
         let (counts, stop_reports) = (this.counts.clone(), stop.clone());
@@ -151,15 +153,21 @@ impl Connections {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => {
-                    errors.clear();
-                    this.accept(stream, address);
-                }
+                Ok((stream, address)) => this.accept(stream, address),
+                // Errors of one connection, which is gone.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionAborted
+                            | ErrorKind::ConnectionReset
+                            | ErrorKind::ConnectionRefused
+                            | ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => {
-                    if let Some(pause) = errors.pause_after(&error) {
-                        let pause = tokio::time::sleep(pause);
-                        let _ = stop.run_until_cancelled(pause).await;
-                    }
+                    // The log folds lines that repeat.
+                    tracing::error!(%error, "connections cannot be accepted");
+                    let pause = tokio::time::sleep(ACCEPT_PAUSE);
+                    let _ = stop.run_until_cancelled(pause).await;
                 }
             }
         }
