@@ -91,28 +91,22 @@ impl Connections {
         (budgets, ledger): (Arc<Budgets>, Arc<Ledger>),
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
-        stop: CancellationToken,
-        cut: CancellationToken,
+        (stop, cut): (CancellationToken, CancellationToken),
         tasks: TaskTracker,
     ) -> Self {
         Self {
+            counts: answers.metrics.connections.clone(),
             answers,
             budgets,
             ledger,
             settings: settings.clone(),
             limits: LifetimeLimits::from(settings),
-            counts: Arc::default(),
             open: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
             tasks,
         }
-    }
-
-    /// Counts the connections there.
-    pub(super) fn count_in(self, counts: Arc<ConnectionCounts>) -> Self {
-        Self { counts, ..self }
     }
 
     /// Returns the list of the open connections.
@@ -124,19 +118,6 @@ impl Connections {
     pub(super) async fn run(self, listener: TcpListener) {
         let stop = self.stop.clone();
         let this = Arc::new(self);
-        let (counts, stop_reports) = (this.counts.clone(), stop.clone());
-        let max = this.settings.max_connections;
-        this.tasks.spawn(async move {
-            let report = |count| {
-                tracing::warn!(
-                    count,
-                    max,
-                    "connections refused: server.max_connections are open, or an address has its share of them; \
-                     /debug/connections of the admin port names the addresses"
-                );
-            };
-            counts.report_full(stop_reports, report).await;
-        });
         if this.tls.is_some() {
             let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
@@ -181,6 +162,13 @@ impl Connections {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            let max = self.settings.max_connections;
+            // The log folds lines that repeat, and counts them.
+            tracing::warn!(
+                max,
+                "connection refused: server.max_connections are open, or an address has its share of them; \
+                 /debug/connections of the admin port names the addresses"
+            );
             return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);
