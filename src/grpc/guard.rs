@@ -15,7 +15,7 @@ use tonic::Status;
 use super::caller::Caller;
 use super::connections::{Connection, OpenConnections};
 use super::status;
-use crate::security::{Access, Identity, Lost, Presented, RefusalKind, Rpc};
+use crate::security::{Access, Identity, Lost, Presented, Refusal, Rpc};
 
 /// Checks the callers of a server.
 pub(super) struct Guard {
@@ -121,37 +121,35 @@ impl Guard {
             Err(refusal) => refusal,
         };
         let rpc = &*log_field(rpc);
-        if refusal.closes_connection {
-            connection.end_now();
-        }
-        Err(match refusal.kind {
-            RefusalKind::Missing => {
+        Err(match refusal {
+            Refusal::Missing => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.missing", %peer, rpc, "call refused: no credentials"
                 );
                 status::credentials_missing()
             }
-            RefusalKind::Invalid { cause } => {
+            Refusal::Invalid { cause } => {
+                connection.count_failed_login();
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.invalid", %peer, rpc, cause, "call refused: invalid credentials"
                 );
                 status::credentials_invalid(None)
             }
-            RefusalKind::Fetching { retry_after } => {
+            Refusal::Fetching => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.keys", %peer, rpc, "call refused: the keys of tokens are being fetched"
                 );
-                status::credentials_invalid(Some(retry_after))
+                status::credentials_invalid(Some(Refusal::RETRY_DELAY))
             }
-            RefusalKind::TooMany { retry_after } => {
+            Refusal::TooMany => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.rate", %peer, "calls refused: too many unknown tokens"
                 );
-                status::token_not_verified(retry_after)
+                status::token_not_verified(Refusal::RETRY_DELAY)
             }
         })
     }

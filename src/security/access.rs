@@ -35,10 +35,6 @@ const MAX_TOKEN_BYTES: usize = 8 << 10;
 const MAX_REMEMBERED: Duration = Duration::from_secs(60);
 /// The number of JSON Web Tokens that are remembered for all connections.
 const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
-/// The failed logins after which a connection is closed.
-const MAX_FAILURES: u32 = 5;
-/// The delay for a client whose token was not verified, because too many others were.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The identities of a broker.
 pub struct Access {
@@ -62,18 +58,9 @@ pub enum Presented<'a> {
     Unusable(&'static str),
 }
 
-/// A call without valid credentials.
+/// The reason why a call has no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The answer for the caller.
-    pub kind: RefusalKind,
-    /// True: the connection must be closed.
-    pub closes_connection: bool,
-}
-
-/// The answer to a call without valid credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
+pub enum Refusal {
     /// The call has no credentials, and callers without credentials have no role.
     Missing,
     /// The call has credentials that are not valid.
@@ -83,25 +70,22 @@ pub enum RefusalKind {
     },
     /// The token names a key that the broker is about to fetch. The caller cannot know which keys the broker has, so this is no
     /// failed login.
-    Fetching {
-        /// The delay after which the call can be sent again.
-        retry_after: Duration,
-    },
+    Fetching,
     /// The signature of the token was not verified, because too many others were.
-    TooMany {
-        /// The delay after which the call can be sent again.
-        retry_after: Duration,
-    },
+    TooMany,
 }
 
-impl RefusalKind {
+impl Refusal {
+    /// The delay after which a call can be sent again whose token was not verified.
+    pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
+
     /// Returns the cause, for the log.
     pub(crate) fn cause(&self) -> &'static str {
         match self {
             Self::Missing => "no credentials",
             Self::Invalid { cause } => cause,
-            Self::Fetching { .. } => KEY_IS_FETCHED,
-            Self::TooMany { .. } => "too many unknown tokens",
+            Self::Fetching => KEY_IS_FETCHED,
+            Self::TooMany => "too many unknown tokens",
         }
     }
 }
@@ -192,7 +176,7 @@ impl Access {
             Presented::None => None,
             Presented::Bearer(token) => Some(token),
             Presented::Unusable(cause) => {
-                return Err(refusal(RefusalKind::Invalid { cause }, login, address));
+                return Err(Refusal::Invalid { cause });
             }
         };
         loop {
@@ -210,8 +194,7 @@ impl Access {
                 Sender::At(address)
             };
             let now = SystemTime::now();
-            let verified = self.verify(login, sender, token, generation, now);
-            let verified = verified.map_err(|kind| refusal(kind, login, address))?;
+            let verified = self.verify(login, sender, token, generation, now)?;
             let identity = verified.identity.clone();
             let clients = address.map_or(Clients::Many, |_| Clients::One);
             login.remember(token, verified, clients);
@@ -308,10 +291,8 @@ impl Access {
         &self,
         token: &[u8],
         address: Option<IpAddr>,
-    ) -> Result<Arc<Identity>, RefusalKind> {
-        let login = Login::default();
-        let identity = self.identify(&login, address, Presented::Bearer(token));
-        identity.map_err(|refusal| refusal.kind)
+    ) -> Result<Arc<Identity>, Refusal> {
+        self.identify(&Login::default(), address, Presented::Bearer(token))
     }
 
     /// Verifies credentials at a moment: a token, or without one the certificate of the connection, or no credentials.
@@ -322,13 +303,13 @@ impl Access {
         token: Option<&[u8]>,
         generation: u64,
         now: SystemTime,
-    ) -> Result<Verified, RefusalKind> {
+    ) -> Result<Verified, Refusal> {
         let rules = self.rules();
-        let invalid = |cause| RefusalKind::Invalid { cause };
+        let invalid = |cause| Refusal::Invalid { cause };
         let verified = |identity, expiry| verified(identity, expiry, now, generation);
         let Some(token) = token else {
             let identity = match login.certificate() {
-                None => rules.anonymous.clone().ok_or(RefusalKind::Missing)?,
+                None => rules.anonymous.clone().ok_or(Refusal::Missing)?,
                 Some(names) => names
                     .and_then(|names| rules.of_certificate(names))
                     .map_err(invalid)?,
@@ -356,9 +337,7 @@ impl Access {
         if let (None, Sender::At(address)) = (earlier, sender)
             && !self.rate.admit(address)
         {
-            return Err(RefusalKind::TooMany {
-                retry_after: RETRY_DELAY,
-            });
+            return Err(Refusal::TooMany);
         }
         let claims = issuer.verify(token, now);
         let checked = claims.and_then(|claims| {
@@ -374,9 +353,7 @@ impl Access {
                 }
                 Ok(verified)
             }
-            Err(KEY_IS_FETCHED) => Err(RefusalKind::Fetching {
-                retry_after: RETRY_DELAY,
-            }),
+            Err(KEY_IS_FETCHED) => Err(Refusal::Fetching),
             Err(cause) => {
                 self.verified_jwts.lock().pop(&hash);
                 Err(invalid(cause))
@@ -395,17 +372,6 @@ impl Access {
     fn start_generation(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.changed.send_replace(());
-    }
-}
-
-/// Refuses a call, and counts the failure of its connection.
-fn refusal(kind: RefusalKind, login: &Login, address: Option<IpAddr>) -> Refusal {
-    let is_failure = matches!(kind, RefusalKind::Invalid { .. });
-    // Many clients share a connection without an address. It must outlive one client's failures.
-    let counts = is_failure && address.is_some();
-    Refusal {
-        kind,
-        closes_connection: counts && login.count_failure() >= MAX_FAILURES,
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) const CONTROL_BYTES_OF_CALL: i64 = 272 << 10;
 /// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
 /// ends.
 const MAX_CUT_REQUESTS: usize = 1_024;
+/// The failed logins after which a connection is closed.
+const MAX_FAILED_LOGINS: usize = 5;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -38,6 +40,7 @@ pub(in crate::grpc) struct Connection {
     control_bytes: AtomicI64,
     /// The number of requests that the client has reset before they were complete.
     cut_requests: AtomicUsize,
+    failed_logins: AtomicUsize,
     /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
     response_limit: AtomicU64,
     /// True while the client watches the health of the server.
@@ -69,6 +72,7 @@ impl Connection {
             started_streams: AtomicUsize::new(0),
             control_bytes: AtomicI64::new(CONTROL_BYTES),
             cut_requests: AtomicUsize::new(0),
+            failed_logins: AtomicUsize::new(0),
             response_limit: AtomicU64::new(0),
             has_watcher: AtomicBool::new(false),
         }
@@ -136,6 +140,14 @@ impl Connection {
     pub(in crate::grpc) fn count_cut_request(&self) {
         if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
             self.end_for_abuse();
+        }
+    }
+
+    /// Counts a failed login. Too many end the connection. That of a proxy must outlive the failures of one client.
+    pub(in crate::grpc) fn count_failed_login(&self) {
+        let earlier = self.failed_logins.fetch_add(1, Ordering::Relaxed);
+        if earlier + 1 >= MAX_FAILED_LOGINS && !self.account.is_proxy {
+            self.end_now();
         }
     }
 
