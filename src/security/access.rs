@@ -11,7 +11,6 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -40,9 +39,7 @@ const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 pub struct Access {
     rules: watch::Sender<Arc<Rules>>,
     /// Increases when the rules or a file have changed. What was verified before is verified again.
-    generation: AtomicU64,
-    /// Tells of each change of the generation.
-    changed: watch::Sender<()>,
+    generation: watch::Sender<u64>,
     verified_jwts: Mutex<LruCache<[u8; 32], Verified>>,
     rate: VerificationRate,
 }
@@ -115,8 +112,7 @@ impl Access {
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
         Ok(Self {
             rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
-            generation: AtomicU64::new(0),
-            changed: watch::Sender::new(()),
+            generation: watch::Sender::new(0),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             rate: VerificationRate::new(),
         })
@@ -158,8 +154,8 @@ impl Access {
     }
 
     /// Returns a receiver that sees each change of the rules.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
     /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it.
@@ -366,12 +362,11 @@ impl Access {
     }
 
     fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        *self.generation.borrow()
     }
 
     fn start_generation(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
-        self.changed.send_replace(());
+        self.generation.send_modify(|generation| *generation += 1);
     }
 }
 
