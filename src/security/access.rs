@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
-use super::issuer::{KEY_IS_FETCHED, KeyCounts};
+use super::issuer::{Issuer, KEY_IS_FETCHED, KeyCounts};
 use super::login::{Clients, Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
@@ -123,15 +123,16 @@ impl Access {
         self.rules().files()
     }
 
-    /// Verifies all credentials again, after a file has changed.
+    /// Verifies all credentials again, after a file has changed. It can be that of the authorities of the keys' address.
     pub(super) fn use_files(&self) {
         self.start_generation();
+        self.fetch_keys_soon();
     }
 
     /// Fetches the keys of the issuer soon, if they come from an address.
     pub(super) fn fetch_keys_soon(&self) {
-        if let Some(issuer) = &self.rules().issuer {
-            issuer.fetch_soon();
+        if let Some(address) = self.rules().key_address() {
+            address.fetch_soon();
         }
     }
 
@@ -231,10 +232,10 @@ impl Access {
     pub(crate) async fn keep_keys(&self) {
         let mut rules = self.rules.subscribe();
         loop {
-            let issuer = rules.borrow_and_update().issuer.clone();
+            let address = rules.borrow_and_update().key_address().cloned();
             let kept = async {
-                match issuer {
-                    Some(issuer) => issuer.keep_keys(|| self.start_generation()).await,
+                match address {
+                    Some(address) => address.keep(|| self.start_generation()).await,
                     None => std::future::pending().await,
                 }
             };
@@ -250,18 +251,15 @@ impl Access {
     /// # Errors
     /// The reason why there are none.
     pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
-        match self.rules().issuer.clone() {
-            Some(issuer) => issuer.fetch_keys().await,
+        match self.rules().key_address() {
+            Some(address) => address.fetch_or_name().await,
             None => Ok(()),
         }
     }
 
     /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
     pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
-        self.rules()
-            .issuer
-            .as_ref()
-            .map(|issuer| issuer.key_counts())
+        self.rules().issuer.as_ref().map(Issuer::key_counts)
     }
 
     /// Returns the identity of callers without credentials. `None`: they are refused.
