@@ -1,9 +1,10 @@
 //! A connection: its stream, and the state that its calls share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -41,8 +42,8 @@ pub(in crate::grpc) struct Connection {
     /// The number of requests that the client has reset before they were complete.
     cut_requests: AtomicUsize,
     failed_logins: AtomicUsize,
-    /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
-    response_limit: AtomicU64,
+    /// The time limit for the response that has just begun.
+    response_limit: Mutex<Option<Duration>>,
     /// True while the client watches the health of the server.
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
@@ -73,7 +74,7 @@ impl Connection {
             control_bytes: AtomicI64::new(CONTROL_BYTES),
             cut_requests: AtomicUsize::new(0),
             failed_logins: AtomicUsize::new(0),
-            response_limit: AtomicU64::new(0),
+            response_limit: Mutex::default(),
             has_watcher: AtomicBool::new(false),
         }
     }
@@ -98,18 +99,12 @@ impl Connection {
     /// Limits the time from now until the response of this stream has been sent. Must be called by the service of the connection
     /// while it answers.
     pub(in crate::grpc) fn limit_response(&self, limit: Duration) {
-        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        self.response_limit.store(millis, Ordering::Relaxed);
+        *self.response_limit.lock() = Some(limit);
     }
 
     /// Takes the limit that [`Self::limit_response`] has set.
     pub(super) fn take_response_limit(&self) -> Option<Duration> {
-        let millis = self.response_limit.load(Ordering::Relaxed);
-        if millis == 0 {
-            return None;
-        }
-        self.response_limit.store(0, Ordering::Relaxed);
-        Some(Duration::from_millis(millis))
+        self.response_limit.lock().take()
     }
 
     /// Counts a call that has been answered.
