@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::jwks::{EMPTY_SET, Keys};
+use super::jwks::{EMPTY_SET, Keys, UNKNOWN_KEY};
 use super::jwks_url::PublishedKeys;
-use super::jwt::{self, Claims, UNKNOWN_KEY};
+use super::jwt::{self, Claims};
 use super::watched_file::{Watched, WatchedFile, text};
 use crate::config;
 
