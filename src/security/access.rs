@@ -44,17 +44,6 @@ pub struct Access {
     rate: VerificationRate,
 }
 
-/// The credentials in the headers of a call.
-#[derive(Clone, Copy)]
-pub enum Presented<'a> {
-    /// No credentials.
-    None,
-    /// A bearer token.
-    Bearer(&'a [u8]),
-    /// Something else, with the reason why it cannot be used.
-    Unusable(&'static str),
-}
-
 /// The reason why a call has no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -159,7 +148,8 @@ impl Access {
         self.generation.subscribe()
     }
 
-    /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it.
+    /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it. `token`: a bearer
+    /// token, `None` if the call has none.
     ///
     /// # Errors
     /// [`Refusal`] if the call has no valid credentials.
@@ -167,15 +157,8 @@ impl Access {
         &self,
         login: &Login,
         address: Option<IpAddr>,
-        presented: Presented<'_>,
+        token: Option<&[u8]>,
     ) -> Result<Arc<Identity>, Refusal> {
-        let token = match presented {
-            Presented::None => None,
-            Presented::Bearer(token) => Some(token),
-            Presented::Unusable(cause) => {
-                return Err(Refusal::Invalid { cause });
-            }
-        };
         loop {
             let generation = self.generation();
             let known = login.known(token);
@@ -286,7 +269,7 @@ impl Access {
         token: &[u8],
         address: Option<IpAddr>,
     ) -> Result<Arc<Identity>, Refusal> {
-        self.identify(&Login::default(), address, Presented::Bearer(token))
+        self.identify(&Login::default(), address, Some(token))
     }
 
     /// Verifies credentials at a moment: a token, or without one the certificate of the connection, or no credentials.
