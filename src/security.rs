@@ -52,7 +52,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub(crate) use self::access::Lost;
-pub use self::access::{Access, Presented, Refusal, RefusalKind};
+pub use self::access::{Access, Refusal};
 pub use self::certificate_names::CertificateNames;
 pub use self::identity::{Identity, OverLimit};
 pub use self::issuer::KeyCounts;

@@ -12,7 +12,7 @@ use super::output::{OutputFormat, Row, print_line};
 use super::runtime::block_on;
 use super::tokens_file::TokensFile;
 use crate::config::{Config, Role};
-use crate::security::{Access, CertificateNames, Identity, RefusalKind, Rpc, Tokens};
+use crate::security::{Access, CertificateNames, Identity, Refusal, Rpc, Tokens};
 
 /// Look at identities and roles, and take tokens away
 #[derive(Debug, Args)]
@@ -149,7 +149,7 @@ impl CallerArgs {
                 .of_bearer(&token, None)
                 .map_err(|refusal| match refusal {
                     // They were just fetched.
-                    RefusalKind::Fetching { .. } => "the issuer has no key with the token's kid",
+                    Refusal::Fetching => "the issuer has no key with the token's kid",
                     refusal => refusal.cause(),
                 })
         } else if let Some(name) = &self.token_name {

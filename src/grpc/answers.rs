@@ -103,33 +103,3 @@ fn refusal<B>(request: &Request<B>) -> Option<StatusCode> {
     let is_grpc = content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     (!is_grpc).then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(method: &str, content_type: Option<&str>) -> Request<()> {
-        let mut request = Request::builder().method(method);
-        if let Some(content_type) = content_type {
-            request = request.header(CONTENT_TYPE, content_type);
-        }
-        request.body(()).expect("a request")
-    }
-
-    #[test]
-    fn only_grpc_requests_are_accepted() {
-        let grpc = Some("application/grpc");
-        assert_eq!(refusal(&request("POST", grpc)), None);
-        let with_format = Some("application/grpc+proto");
-        assert_eq!(refusal(&request("POST", with_format)), None);
-        let not_allowed = Some(StatusCode::METHOD_NOT_ALLOWED);
-        assert_eq!(refusal(&request("GET", grpc)), not_allowed);
-        assert_eq!(refusal(&request("CONNECT", grpc)), not_allowed);
-        let unsupported = Some(StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        assert_eq!(
-            refusal(&request("POST", Some("application/json"))),
-            unsupported
-        );
-        assert_eq!(refusal(&request("POST", None)), unsupported);
-    }
-}

@@ -13,7 +13,6 @@
 //! | serving, closing | the caller has lost its rights, too many failed logins, more than 1,024 requests that the client reset before they were complete, 4 MiB received that belong to no request, minus 272 KiB for each answered call | GOAWAY, further calls are refused |
 //! | ending | 1 s | the connection is closed, also if the client has not acknowledged GOAWAY |
 
-mod accept_errors;
 mod connection;
 mod handshakes;
 #[cfg(test)]
@@ -26,6 +25,7 @@ mod timed_stream;
 mod tls_port;
 mod turn_io;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::accept_errors::AcceptErrors;
 use self::connection::Stream;
 pub(super) use self::connection::{Connection, OpenStream};
 use self::lifetime::LifetimeLimits;
@@ -62,6 +61,10 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// The bytes of a response that hyper takes before the client has room for them.
 const MAX_SEND_BUFFER: usize = 64 << 10;
+
+/// The pause after an error of the process. Without it, a process without free file descriptors would use a whole core until one is
+/// free.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections, and serves each in a task of its own.
 pub(super) struct Connections {
@@ -88,28 +91,22 @@ impl Connections {
         (budgets, ledger): (Arc<Budgets>, Arc<Ledger>),
         settings: &config::Server,
         tls: Option<Arc<ServerTls>>,
-        stop: CancellationToken,
-        cut: CancellationToken,
+        (stop, cut): (CancellationToken, CancellationToken),
         tasks: TaskTracker,
     ) -> Self {
         Self {
+            counts: answers.metrics.connections.clone(),
             answers,
             budgets,
             ledger,
             settings: settings.clone(),
             limits: LifetimeLimits::from(settings),
-            counts: Arc::default(),
             open: Arc::default(),
             tls: tls.map(|tls| TlsPort::new(tls, settings.handshakes_per_second)),
             stop,
             cut,
             tasks,
         }
-    }
-
-    /// Counts the connections there.
-    pub(super) fn count_in(self, counts: Arc<ConnectionCounts>) -> Self {
-        Self { counts, ..self }
     }
 
     /// Returns the list of the open connections.
@@ -119,22 +116,8 @@ impl Connections {
 
     /// Accepts connections until the server stops.
     pub(super) async fn run(self, listener: TcpListener) {
-        let mut errors = AcceptErrors::default();
         let stop = self.stop.clone();
         let this = Arc::new(self);
-        let (counts, stop_reports) = (this.counts.clone(), stop.clone());
-        let max = this.settings.max_connections;
-        this.tasks.spawn(async move {
-            let report = |count| {
-                tracing::warn!(
-                    count,
-                    max,
-                    "connections refused: server.max_connections are open, or an address has its share of them; \
-                     /debug/connections of the admin port names the addresses"
-                );
-            };
-            counts.report_full(stop_reports, report).await;
-        });
         if this.tls.is_some() {
             let (this, cut) = (this.clone(), this.cut.clone());
             tokio::spawn(async move {
@@ -151,15 +134,21 @@ impl Connections {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => {
-                    errors.clear();
-                    this.accept(stream, address);
-                }
+                Ok((stream, address)) => this.accept(stream, address),
+                // Errors of one connection, which is gone.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionAborted
+                            | ErrorKind::ConnectionReset
+                            | ErrorKind::ConnectionRefused
+                            | ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => {
-                    if let Some(pause) = errors.pause_after(&error) {
-                        let pause = tokio::time::sleep(pause);
-                        let _ = stop.run_until_cancelled(pause).await;
-                    }
+                    // The log folds lines that repeat.
+                    tracing::error!(%error, "connections cannot be accepted");
+                    let pause = tokio::time::sleep(ACCEPT_PAUSE);
+                    let _ = stop.run_until_cancelled(pause).await;
                 }
             }
         }
@@ -173,6 +162,13 @@ impl Connections {
             // A connection that is closed at once tells the client to try another broker. One that is left in the queue
             // of the listener makes it wait until its deadline. A reset leaves no socket behind.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            let max = self.settings.max_connections;
+            // The log folds lines that repeat, and counts them.
+            tracing::warn!(
+                max,
+                "connection refused: server.max_connections are open, or an address has its share of them; \
+                 /debug/connections of the admin port names the addresses"
+            );
             return self.counts.refuse(RefusedConnection::Full);
         };
         let _ = stream.set_nodelay(true);

@@ -15,7 +15,7 @@ use tonic::Status;
 use super::caller::Caller;
 use super::connections::{Connection, OpenConnections};
 use super::status;
-use crate::security::{Access, Identity, Lost, Presented, RefusalKind, Rpc};
+use crate::security::{Access, Identity, Lost, Refusal, Rpc};
 
 /// Checks the callers of a server.
 pub(super) struct Guard {
@@ -113,65 +113,66 @@ impl Guard {
     ) -> Result<Arc<Identity>, Status> {
         let peer = connection.account.peer.ip();
         let address = (!connection.account.is_proxy).then_some(peer);
-        let identity = self
-            .access
-            .identify(&connection.login, address, presented(headers));
-        let refusal = match identity {
+        let token = presented(headers).map_err(|cause| Refusal::Invalid { cause });
+        let (access, login) = (&self.access, &connection.login);
+        let found = token.and_then(|token| access.identify(login, address, token));
+        let refusal = match found {
             Ok(identity) => return Ok(identity),
             Err(refusal) => refusal,
         };
         let rpc = &*log_field(rpc);
-        if refusal.closes_connection {
-            connection.end_now();
-        }
-        Err(match refusal.kind {
-            RefusalKind::Missing => {
+        Err(match refusal {
+            Refusal::Missing => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.missing", %peer, rpc, "call refused: no credentials"
                 );
                 status::credentials_missing()
             }
-            RefusalKind::Invalid { cause } => {
+            Refusal::Invalid { cause } => {
+                connection.count_failed_login();
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.invalid", %peer, rpc, cause, "call refused: invalid credentials"
                 );
                 status::credentials_invalid(None)
             }
-            RefusalKind::Fetching { retry_after } => {
+            Refusal::Fetching => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.keys", %peer, rpc, "call refused: the keys of tokens are being fetched"
                 );
-                status::credentials_invalid(Some(retry_after))
+                status::credentials_invalid(Some(Refusal::RETRY_DELAY))
             }
-            RefusalKind::TooMany { retry_after } => {
+            Refusal::TooMany => {
                 tracing::warn!(
                     target: "lease_broker::audit",
                     event = "auth.rate", %peer, "calls refused: too many unknown tokens"
                 );
-                status::token_not_verified(retry_after)
+                status::token_not_verified(Refusal::RETRY_DELAY)
             }
         })
     }
 }
 
-/// Returns the credentials in the headers of a call.
-fn presented(headers: &HeaderMap) -> Presented<'_> {
+/// Returns the bearer token in the headers of a call. `None`: it has no credentials.
+///
+/// # Errors
+/// The reason why its credentials cannot be used.
+fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
     const SCHEME: &[u8] = b"bearer ";
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), second) = (values.next(), values.next()) else {
-        return Presented::None;
+        return Ok(None);
     };
     if second.is_some() {
-        return Presented::Unusable("several authorization headers");
+        return Err("several authorization headers");
     }
     match value.as_bytes().split_at_checked(SCHEME.len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => {
-            Presented::Bearer(token.trim_ascii())
+            Ok(Some(token.trim_ascii()))
         }
-        _ => Presented::Unusable("the authorization header is not a bearer token"),
+        _ => Err("the authorization header is not a bearer token"),
     }
 }
 
@@ -187,10 +188,9 @@ mod tests {
 
     #[test]
     fn only_one_bearer_token_is_presented() {
-        assert!(matches!(presented(&headers(&[])), Presented::None));
+        assert_eq!(presented(&headers(&[])), Ok(None));
         for value in ["Bearer lb_x", "bearer  lb_x ", "BEARER lb_x"] {
-            let headers = headers(&[value]);
-            assert!(matches!(presented(&headers), Presented::Bearer(b"lb_x")));
+            assert_eq!(presented(&headers(&[value])), Ok(Some(&b"lb_x"[..])));
         }
         for values in [
             &["Basic eDp5"][..],
@@ -198,8 +198,7 @@ mod tests {
             &[""],
             &["Bearer a", "Bearer a"],
         ] {
-            let headers = headers(values);
-            assert!(matches!(presented(&headers), Presented::Unusable(_)));
+            assert!(presented(&headers(values)).is_err());
         }
     }
 }

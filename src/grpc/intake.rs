@@ -32,7 +32,7 @@ use tonic::body::Body;
 
 pub(super) use self::incomplete::Incomplete;
 pub(super) use self::limits::IntakeLimits;
-use self::limits::Message;
+use self::limits::{Message, RequestBody};
 pub(super) use self::message_counter::MessageCounter;
 pub(super) use self::shape::decodes;
 use super::caller::Caller;
@@ -60,7 +60,7 @@ impl IntakeLimits {
         serve: S,
     ) -> impl Future<Output = Response<ResponseBody>> + use<B, S, F>
     where
-        B: http_body::Body<Data = Bytes> + Unpin,
+        B: RequestBody,
         S: FnOnce(Rpc, Request<Full<Bytes>>) -> F,
         F: Future<Output = Response<Body>>,
     {
@@ -125,16 +125,13 @@ impl IntakeLimits {
     }
 
     /// Receives a message. One that is there completely takes no place among the incomplete requests, and is not copied.
-    async fn message<B>(
+    async fn message<B: RequestBody>(
         &self,
         connection: &Connection,
         source: &Arc<CallSource>,
         importance: Importance,
         mut body: B,
-    ) -> Result<Message, Status>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
+    ) -> Result<Message, Status> {
         let first = poll_fn(|context| Poll::Ready(poll_data(&mut body, context))).await;
         connection.count_request_bytes(first.as_ref().map_or(0, Bytes::len));
         match first {
@@ -185,10 +182,7 @@ fn check_encoding<B>(request: &Request<B>) -> Result<(), Status> {
 }
 
 /// Returns the first part of the body if it is there.
-fn poll_data<B>(body: &mut B, context: &mut Context<'_>) -> Option<Bytes>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
+fn poll_data<B: RequestBody>(body: &mut B, context: &mut Context<'_>) -> Option<Bytes> {
     match Pin::new(body).poll_frame(context) {
         Poll::Ready(Some(Ok(frame))) => frame.into_data().ok(),
         _ => None,

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::protobuf_time::{duration_to_proto, timestamp};
 use super::status::{MAX_FIELD_BYTES, MAX_TEXT_BYTES, truncate};
+use super::words::Words;
 use crate::broker::{
     CancelRequest, ClaimRequest, DeliveredLease, Error, HeldBack, LeaseCompletion, LeaseFailure,
     LeaseRelease, LeaseRenewal, ReleaseClaimsRequest,
@@ -458,12 +459,5 @@ fn refusal_to_proto(refusal: Refusal) -> proto::Refusal {
 
 /// Converts the state of an item. `None`: it is unknown.
 pub(super) fn item_state(state: Option<State>) -> proto::ItemState {
-    match state {
-        None => proto::ItemState::Unspecified,
-        Some(State::Ready) => proto::ItemState::Ready,
-        Some(State::Leased) => proto::ItemState::Leased,
-        Some(State::Delayed) => proto::ItemState::Delayed,
-        Some(State::Completed) => proto::ItemState::Completed,
-        Some(State::Dead) => proto::ItemState::Dead,
-    }
+    state.map_or(proto::ItemState::Unspecified, Words::of)
 }

@@ -118,7 +118,6 @@ pub fn serve_observed(
         calls: calls.clone(),
         stop: stop.clone(),
     });
-    let counts = observers.metrics.connections.clone();
     let service = Service {
         broker: broker.clone(),
         max_message_bytes: settings.max_message_bytes,
@@ -146,11 +145,9 @@ pub fn serve_observed(
         (broker.budgets().clone(), broker.ledger().clone()),
         settings,
         security.tls,
-        stop.clone(),
-        cut.clone(),
+        (stop.clone(), cut.clone()),
         connections.clone(),
-    )
-    .count_in(counts);
+    );
     if let Some(guard) = guard {
         // Until the last connection has ended. One that drains must end too if its caller loses a right.
         tokio::spawn(guard.end_lost_connections(accepting.open(), cut.clone()));

@@ -161,14 +161,7 @@ impl LeaseService for Service {
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let completions = completions_from_proto(request.completions, &denied);
             let settled = self.broker.complete(context, &queue, completions, next);
-            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
-            let refused = answer.next_error.clone();
-            let response = Response::new(proto::CompleteResponse {
-                results: answer.results,
-                next: answer.next,
-                next_error: answer.next_error,
-            });
-            Ok(counted(answer.unsent.in_response(response), refused))
+            Ok(answer(settled.await?, context.owner.clone(), max_bytes))
         })
         .await
     }
@@ -180,14 +173,12 @@ impl LeaseService for Service {
             let (next, max_bytes) = self.next_claim(&queue, request.next, settlements)?;
             let failures = failures_from_proto(request.failures);
             let settled = self.broker.fail(context, &queue, failures, next);
-            let answer = Self::answer(settled.await?, context.owner.clone(), max_bytes);
-            let refused = answer.next_error.clone();
-            let response = Response::new(proto::FailResponse {
+            let answer = answer(settled.await?, context.owner.clone(), max_bytes);
+            Ok(answer.map(|answer| proto::FailResponse {
                 results: answer.results,
                 next: answer.next,
                 next_error: answer.next_error,
-            });
-            Ok(counted(answer.unsent.in_response(response), refused))
+            }))
         })
         .await
     }
@@ -296,14 +287,6 @@ rpcs!(admin_service);
 /// The largest encoded result of a settlement that is not refused, in bytes.
 const RESULT_BYTES: usize = 16;
 
-/// The parts of the response to a settlement with a claim beside it.
-struct Answer {
-    results: Vec<proto::SettleResult>,
-    next: Option<proto::ClaimBatchResponse>,
-    next_error: Option<proto::CallError>,
-    unsent: Unsent,
-}
-
 impl Service {
     /// Serves a call of an operator, which takes a place as other calls do.
     async fn operate<Req, Res>(
@@ -336,42 +319,39 @@ impl Service {
         }
         Ok((next, max_bytes))
     }
-
-    /// Converts the results of settlements and of the claim beside them. The response may have `max_bytes`.
-    fn answer(
-        (results, claimed): SettledAndClaimed,
-        owner: LeaseOwner,
-        max_bytes: usize,
-    ) -> Answer {
-        let mut answer = Answer {
-            results: settle_results(results),
-            next: None,
-            next_error: None,
-            unsent: Unsent::default(),
-        };
-        match claimed {
-            None => {}
-            Some(Err(error)) => answer.next_error = Some(status::call_error(error)),
-            Some(Ok(leases)) => {
-                // Refusals are larger than other results.
-                let size = |result: &proto::SettleResult| {
-                    let len = result.encoded_len();
-                    1 + prost::length_delimiter_len(len) + len
-                };
-                let results = answer.results.iter().map(size).sum();
-                let (next, unsent) = deliver(leases, owner, max_bytes.saturating_sub(results));
-                answer.next = Some(next);
-                answer.unsent = unsent;
-            }
-        }
-        answer
-    }
 }
 
-/// Returns a response from which the metrics learn that the claim in its call was refused. `None`: it was not.
-fn counted<T>(mut response: Response<T>, refused: Option<proto::CallError>) -> Response<T> {
+/// Returns the response to settlements with a claim beside them, which may have `max_bytes`. That to `Fail` has the same fields.
+fn answer(
+    (results, claimed): SettledAndClaimed,
+    owner: LeaseOwner,
+    max_bytes: usize,
+) -> Response<proto::CompleteResponse> {
+    let mut answer = proto::CompleteResponse {
+        results: settle_results(results),
+        ..proto::CompleteResponse::default()
+    };
+    let mut unsent = Unsent::default();
+    match claimed {
+        None => {}
+        Some(Err(error)) => answer.next_error = Some(status::call_error(error)),
+        Some(Ok(leases)) => {
+            // Refusals are larger than other results.
+            let size = |result: &proto::SettleResult| {
+                let len = result.encoded_len();
+                1 + prost::length_delimiter_len(len) + len
+            };
+            let results = answer.results.iter().map(size).sum();
+            let (next, of_leases) = deliver(leases, owner, max_bytes.saturating_sub(results));
+            answer.next = Some(next);
+            unsent = of_leases;
+        }
+    }
+    // The metrics learn from it that the claim was refused.
+    let refused = answer.next_error.clone().map(RefusedClaim);
+    let mut response = unsent.in_response(Response::new(answer));
     if let Some(refused) = refused {
-        response.extensions_mut().insert(RefusedClaim(refused));
+        response.extensions_mut().insert(refused);
     }
     response
 }

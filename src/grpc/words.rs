@@ -1,11 +1,22 @@
-//! The words of the API's enums, as commands and pages show and read them.
+//! The values of the API's enums: what they stand for in the broker, and the words by which commands and pages show and read them.
 
+use lease_broker_model::item_state::State;
 use lease_broker_proto::{BrokerInstance, GroupState, ItemState, OperationState, PauseMode};
+use lease_broker_store as store;
 
 /// An enum of the API whose values have words.
 pub trait Words: Copy + PartialEq + Send + Sync + 'static {
+    /// The type of the broker.
+    type Meaning;
+
     /// The known values, each with its word.
     const WORDS: &'static [(Self, &'static str)];
+
+    /// Returns the value that stands for one of the broker.
+    fn of(meaning: Self::Meaning) -> Self;
+
+    /// Returns the value of the broker that it stands for. `None`: it is unspecified.
+    fn meaning(self) -> Option<Self::Meaning>;
 
     /// Returns the word of a value. `None`: the value is not known.
     fn known_word(self) -> Option<&'static str> {
@@ -27,41 +38,35 @@ pub trait Words: Copy + PartialEq + Send + Sync + 'static {
     }
 }
 
-impl Words for ItemState {
-    const WORDS: &'static [(Self, &'static str)] = &[
-        (Self::Ready, "ready"),
-        (Self::Leased, "leased"),
-        (Self::Delayed, "delayed"),
-        (Self::Completed, "completed"),
-        (Self::Dead, "dead"),
-    ];
+/// Implements [`Words`] by a table: an enum of the API, the type of the broker, and the values that both have.
+macro_rules! words {
+    ($($api:ident($own:ty) $($value:ident),*;)*) => {$(
+        impl Words for $api {
+            type Meaning = $own;
+            const WORDS: &'static [(Self, &'static str)] =
+                &[$((Self::$value, <$own>::$value.name())),*];
+
+            fn of(meaning: $own) -> Self {
+                match meaning {
+                    $(<$own>::$value => Self::$value,)*
+                }
+            }
+
+            fn meaning(self) -> Option<$own> {
+                match self {
+                    Self::Unspecified => None,
+                    $(Self::$value => Some(<$own>::$value),)*
+                }
+            }
+        }
+    )*};
 }
 
-impl Words for GroupState {
-    const WORDS: &'static [(Self, &'static str)] = &[
-        (Self::Ready, "ready"),
-        (Self::Leased, "leased"),
-        (Self::Waiting, "waiting"),
-        (Self::Halted, "halted"),
-        (Self::Paused, "paused"),
-    ];
-}
-
-impl Words for OperationState {
-    const WORDS: &'static [(Self, &'static str)] = &[
-        (Self::Running, "running"),
-        (Self::Done, "done"),
-        (Self::Cancelled, "cancelled"),
-        (Self::Failed, "failed"),
-    ];
-}
-
-impl Words for PauseMode {
-    const WORDS: &'static [(Self, &'static str)] = &[
-        (Self::Claims, "claims"),
-        (Self::Enqueue, "enqueue"),
-        (Self::Both, "both"),
-    ];
+words! {
+    ItemState(State) Ready, Leased, Delayed, Completed, Dead;
+    GroupState(store::GroupState) Ready, Leased, Waiting, Halted, Paused;
+    OperationState(store::OperationState) Running, Done, Cancelled, Failed;
+    PauseMode(store::PauseMode) Claims, Enqueue, Both;
 }
 
 /// Returns the word of the state of a broker.

@@ -11,7 +11,6 @@
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -21,7 +20,7 @@ use tokio::sync::watch;
 
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
-use super::issuer::{KEY_IS_FETCHED, KeyCounts};
+use super::issuer::{Issuer, KEY_IS_FETCHED, KeyCounts};
 use super::login::{Clients, Login, Verified};
 use super::rules::{Found, Rules};
 use super::tokens::PREFIX;
@@ -35,45 +34,19 @@ const MAX_TOKEN_BYTES: usize = 8 << 10;
 const MAX_REMEMBERED: Duration = Duration::from_secs(60);
 /// The number of JSON Web Tokens that are remembered for all connections.
 const REMEMBERED_JWTS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
-/// The failed logins after which a connection is closed.
-const MAX_FAILURES: u32 = 5;
-/// The delay for a client whose token was not verified, because too many others were.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The identities of a broker.
 pub struct Access {
     rules: watch::Sender<Arc<Rules>>,
     /// Increases when the rules or a file have changed. What was verified before is verified again.
-    generation: AtomicU64,
-    /// Tells of each change of the generation.
-    changed: watch::Sender<()>,
+    generation: watch::Sender<u64>,
     verified_jwts: Mutex<LruCache<[u8; 32], Verified>>,
     rate: VerificationRate,
 }
 
-/// The credentials in the headers of a call.
-#[derive(Clone, Copy)]
-pub enum Presented<'a> {
-    /// No credentials.
-    None,
-    /// A bearer token.
-    Bearer(&'a [u8]),
-    /// Something else, with the reason why it cannot be used.
-    Unusable(&'static str),
-}
-
-/// A call without valid credentials.
+/// The reason why a call has no identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The answer for the caller.
-    pub kind: RefusalKind,
-    /// True: the connection must be closed.
-    pub closes_connection: bool,
-}
-
-/// The answer to a call without valid credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
+pub enum Refusal {
     /// The call has no credentials, and callers without credentials have no role.
     Missing,
     /// The call has credentials that are not valid.
@@ -83,25 +56,22 @@ pub enum RefusalKind {
     },
     /// The token names a key that the broker is about to fetch. The caller cannot know which keys the broker has, so this is no
     /// failed login.
-    Fetching {
-        /// The delay after which the call can be sent again.
-        retry_after: Duration,
-    },
+    Fetching,
     /// The signature of the token was not verified, because too many others were.
-    TooMany {
-        /// The delay after which the call can be sent again.
-        retry_after: Duration,
-    },
+    TooMany,
 }
 
-impl RefusalKind {
+impl Refusal {
+    /// The delay after which a call can be sent again whose token was not verified.
+    pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
+
     /// Returns the cause, for the log.
     pub(crate) fn cause(&self) -> &'static str {
         match self {
             Self::Missing => "no credentials",
             Self::Invalid { cause } => cause,
-            Self::Fetching { .. } => KEY_IS_FETCHED,
-            Self::TooMany { .. } => "too many unknown tokens",
+            Self::Fetching => KEY_IS_FETCHED,
+            Self::TooMany => "too many unknown tokens",
         }
     }
 }
@@ -131,8 +101,7 @@ impl Access {
     pub fn open(settings: &config::Auth) -> Result<Self, String> {
         Ok(Self {
             rules: watch::Sender::new(Arc::new(Rules::open(settings, None)?)),
-            generation: AtomicU64::new(0),
-            changed: watch::Sender::new(()),
+            generation: watch::Sender::new(0),
             verified_jwts: Mutex::new(LruCache::new(REMEMBERED_JWTS)),
             rate: VerificationRate::new(),
         })
@@ -143,15 +112,16 @@ impl Access {
         self.rules().files()
     }
 
-    /// Verifies all credentials again, after a file has changed.
+    /// Verifies all credentials again, after a file has changed. It can be that of the authorities of the keys' address.
     pub(super) fn use_files(&self) {
         self.start_generation();
+        self.fetch_keys_soon();
     }
 
     /// Fetches the keys of the issuer soon, if they come from an address.
     pub(super) fn fetch_keys_soon(&self) {
-        if let Some(issuer) = &self.rules().issuer {
-            issuer.fetch_soon();
+        if let Some(address) = self.rules().key_address() {
+            address.fetch_soon();
         }
     }
 
@@ -174,11 +144,12 @@ impl Access {
     }
 
     /// Returns a receiver that sees each change of the rules.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
-    /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it.
+    /// Returns the identity of a call on a connection. `address`: that of the client, `None` if many clients share it. `token`: a bearer
+    /// token, `None` if the call has none.
     ///
     /// # Errors
     /// [`Refusal`] if the call has no valid credentials.
@@ -186,15 +157,8 @@ impl Access {
         &self,
         login: &Login,
         address: Option<IpAddr>,
-        presented: Presented<'_>,
+        token: Option<&[u8]>,
     ) -> Result<Arc<Identity>, Refusal> {
-        let token = match presented {
-            Presented::None => None,
-            Presented::Bearer(token) => Some(token),
-            Presented::Unusable(cause) => {
-                return Err(refusal(RefusalKind::Invalid { cause }, login, address));
-            }
-        };
         loop {
             let generation = self.generation();
             let known = login.known(token);
@@ -210,8 +174,7 @@ impl Access {
                 Sender::At(address)
             };
             let now = SystemTime::now();
-            let verified = self.verify(login, sender, token, generation, now);
-            let verified = verified.map_err(|kind| refusal(kind, login, address))?;
+            let verified = self.verify(login, sender, token, generation, now)?;
             let identity = verified.identity.clone();
             let clients = address.map_or(Clients::Many, |_| Clients::One);
             login.remember(token, verified, clients);
@@ -252,10 +215,10 @@ impl Access {
     pub(crate) async fn keep_keys(&self) {
         let mut rules = self.rules.subscribe();
         loop {
-            let issuer = rules.borrow_and_update().issuer.clone();
+            let address = rules.borrow_and_update().key_address().cloned();
             let kept = async {
-                match issuer {
-                    Some(issuer) => issuer.keep_keys(|| self.start_generation()).await,
+                match address {
+                    Some(address) => address.keep(|| self.start_generation()).await,
                     None => std::future::pending().await,
                 }
             };
@@ -271,18 +234,15 @@ impl Access {
     /// # Errors
     /// The reason why there are none.
     pub(crate) async fn fetch_keys(&self) -> Result<(), String> {
-        match self.rules().issuer.clone() {
-            Some(issuer) => issuer.fetch_keys().await,
+        match self.rules().key_address() {
+            Some(address) => address.fetch_or_name().await,
             None => Ok(()),
         }
     }
 
     /// Returns the number of keys that the issuer of JSON Web Tokens publishes. `None`: there is no issuer.
     pub(crate) fn key_counts(&self) -> Option<KeyCounts> {
-        self.rules()
-            .issuer
-            .as_ref()
-            .map(|issuer| issuer.key_counts())
+        self.rules().issuer.as_ref().map(Issuer::key_counts)
     }
 
     /// Returns the identity of callers without credentials. `None`: they are refused.
@@ -308,10 +268,8 @@ impl Access {
         &self,
         token: &[u8],
         address: Option<IpAddr>,
-    ) -> Result<Arc<Identity>, RefusalKind> {
-        let login = Login::default();
-        let identity = self.identify(&login, address, Presented::Bearer(token));
-        identity.map_err(|refusal| refusal.kind)
+    ) -> Result<Arc<Identity>, Refusal> {
+        self.identify(&Login::default(), address, Some(token))
     }
 
     /// Verifies credentials at a moment: a token, or without one the certificate of the connection, or no credentials.
@@ -322,13 +280,13 @@ impl Access {
         token: Option<&[u8]>,
         generation: u64,
         now: SystemTime,
-    ) -> Result<Verified, RefusalKind> {
+    ) -> Result<Verified, Refusal> {
         let rules = self.rules();
-        let invalid = |cause| RefusalKind::Invalid { cause };
+        let invalid = |cause| Refusal::Invalid { cause };
         let verified = |identity, expiry| verified(identity, expiry, now, generation);
         let Some(token) = token else {
             let identity = match login.certificate() {
-                None => rules.anonymous.clone().ok_or(RefusalKind::Missing)?,
+                None => rules.anonymous.clone().ok_or(Refusal::Missing)?,
                 Some(names) => names
                     .and_then(|names| rules.of_certificate(names))
                     .map_err(invalid)?,
@@ -356,9 +314,7 @@ impl Access {
         if let (None, Sender::At(address)) = (earlier, sender)
             && !self.rate.admit(address)
         {
-            return Err(RefusalKind::TooMany {
-                retry_after: RETRY_DELAY,
-            });
+            return Err(Refusal::TooMany);
         }
         let claims = issuer.verify(token, now);
         let checked = claims.and_then(|claims| {
@@ -374,9 +330,7 @@ impl Access {
                 }
                 Ok(verified)
             }
-            Err(KEY_IS_FETCHED) => Err(RefusalKind::Fetching {
-                retry_after: RETRY_DELAY,
-            }),
+            Err(KEY_IS_FETCHED) => Err(Refusal::Fetching),
             Err(cause) => {
                 self.verified_jwts.lock().pop(&hash);
                 Err(invalid(cause))
@@ -389,23 +343,11 @@ impl Access {
     }
 
     fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        *self.generation.borrow()
     }
 
     fn start_generation(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
-        self.changed.send_replace(());
-    }
-}
-
-/// Refuses a call, and counts the failure of its connection.
-fn refusal(kind: RefusalKind, login: &Login, address: Option<IpAddr>) -> Refusal {
-    let is_failure = matches!(kind, RefusalKind::Invalid { .. });
-    // Many clients share a connection without an address. It must outlive one client's failures.
-    let counts = is_failure && address.is_some();
-    Refusal {
-        kind,
-        closes_connection: counts && login.count_failure() >= MAX_FAILURES,
+        self.generation.send_modify(|generation| *generation += 1);
     }
 }
 

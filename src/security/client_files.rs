@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use super::authorities::roots;
+use super::authorities::{Authorities, roots};
 use super::client_verifier::ClientVerifier;
 use super::pem::certificates;
 use super::revocation_lists::RevocationLists;
@@ -73,15 +73,21 @@ impl ClientFiles {
     pub(super) fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<ClientVerifier, String> {
         let authorities = self.authorities.iter().chain(self.trust_domains.values());
         authorities.for_each(|file| warn_of_validity(file));
-        let mut verifier = ClientVerifier::new(self.is_mandatory, provider);
-        for (domain, file) in &self.trust_domains {
-            verifier.add_trust_domain(domain, &file.current())?;
-        }
-        if let Some(file) = &self.authorities {
-            let lists = self.lists.as_ref().map(|file| file.current());
-            verifier.set_authorities(&file.current(), lists.as_deref())?;
-        }
-        Ok(verifier)
+        let lists = self.lists.as_ref().map(|file| file.current());
+        let open = |file: &AuthoritiesFile, lists: Option<&RevocationLists>| {
+            Authorities::new(&file.current(), lists, &provider).map(Arc::new)
+        };
+        let domains = self.trust_domains.iter();
+        let domains = domains.map(|(domain, file)| Ok((domain.clone(), open(file, None)?)));
+        let by_trust_domain = domains.collect::<Result<_, String>>()?;
+        let others = self.authorities.as_ref();
+        let others = others.map(|file| open(file, lists.as_deref()));
+        Ok(ClientVerifier {
+            by_trust_domain,
+            others: others.transpose()?,
+            is_mandatory: self.is_mandatory,
+            provider,
+        })
     }
 }
 

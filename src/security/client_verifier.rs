@@ -11,72 +11,30 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::authorities::{Authorities, roots};
+use super::authorities::Authorities;
 use super::certificate_names::CertificateNames;
-use super::revocation_lists::RevocationLists;
 
 /// The check of clients' certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientVerifier {
     /// The authorities of each trust domain. Empty: SPIFFE ids are as other names.
-    by_trust_domain: BTreeMap<String, Arc<dyn ClientCertVerifier>>,
+    pub(super) by_trust_domain: BTreeMap<String, Arc<Authorities>>,
     /// The authorities of all other certificates. `None`: these are refused.
-    others: Option<Arc<Authorities>>,
-    is_mandatory: bool,
-    provider: Arc<CryptoProvider>,
+    pub(super) others: Option<Arc<Authorities>>,
+    pub(super) is_mandatory: bool,
+    pub(super) provider: Arc<CryptoProvider>,
 }
 
 impl ClientVerifier {
-    /// Starts with no authority.
-    pub(super) fn new(is_mandatory: bool, provider: Arc<CryptoProvider>) -> Self {
-        Self {
-            by_trust_domain: BTreeMap::new(),
-            others: None,
-            is_mandatory,
-            provider,
-        }
-    }
-
     /// Returns the same check for a port on which a client can also show no certificate.
     pub(super) fn optional(&self) -> Self {
         Self {
             is_mandatory: false,
             ..self.clone()
         }
-    }
-
-    /// Adds authorities for the SPIFFE ids of a trust domain.
-    ///
-    /// # Errors
-    /// The reason why they cannot be used.
-    pub(super) fn add_trust_domain(
-        &mut self,
-        name: &str,
-        authorities: &[CertificateDer<'static>],
-    ) -> Result<(), String> {
-        let roots = roots(authorities)?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, self.provider.clone());
-        let verifier = verifier.build().map_err(|error| error.to_string())?;
-        self.by_trust_domain.insert(name.to_owned(), verifier);
-        Ok(())
-    }
-
-    /// Adds authorities for all other certificates, with the lists of certificates that they have revoked.
-    ///
-    /// # Errors
-    /// The reason why the authorities cannot be used.
-    pub(super) fn set_authorities(
-        &mut self,
-        authorities: &[CertificateDer<'static>],
-        lists: Option<&RevocationLists>,
-    ) -> Result<(), String> {
-        let authorities = Authorities::new(authorities, lists, &self.provider)?;
-        self.others = Some(Arc::new(authorities));
-        Ok(())
     }
 
     /// Returns the names of a certificate that was verified. The authorities of a trust domain can only give SPIFFE ids.
@@ -113,16 +71,15 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let mut authorities = self.others.as_ref();
         if !self.by_trust_domain.is_empty() {
             // A certificate whose names cannot be used has no identity. It is of none of the authorities.
             let names = CertificateNames::of(own).map_err(|_| unknown.clone())?;
             if let Some(domain) = names.trust_domain() {
-                let verifier = self.by_trust_domain.get(domain).ok_or(unknown)?;
-                return verifier.verify_client_cert(own, others, now);
+                authorities = self.by_trust_domain.get(domain);
             }
         }
-        let authorities = self.others.as_ref().ok_or(unknown)?;
-        authorities.verify(own, others, now)
+        authorities.ok_or(unknown)?.verify(own, others, now)
     }
 
     fn verify_tls12_signature(

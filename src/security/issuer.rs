@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::jwks::{EMPTY_SET, Keys};
+use super::jwks::{EMPTY_SET, Keys, UNKNOWN_KEY};
 use super::jwks_url::PublishedKeys;
-use super::jwt::{self, Claims, UNKNOWN_KEY};
+use super::jwt::{self, Claims};
 use super::watched_file::{Watched, WatchedFile, text};
 use crate::config;
 
@@ -64,41 +64,19 @@ impl Issuer {
         })
     }
 
-    /// Returns whether the keys come from the same address, or from none.
-    pub(super) fn has_address_of(&self, other: &Self) -> bool {
-        self.settings.jwks_url == other.settings.jwks_url
-    }
-
-    /// Fetches the keys soon, if they come from an address.
-    pub(super) fn fetch_soon(&self) {
-        if let KeySource::Address(address) = &self.keys {
-            address.fetch_soon();
+    /// Returns the address that publishes the keys. `None`: they come from a file.
+    pub(super) fn address(&self) -> Option<&Arc<PublishedKeys>> {
+        match &self.keys {
+            KeySource::File(_) => None,
+            KeySource::Address(address) => Some(address),
         }
     }
 
-    fn file(&self) -> Option<&dyn Watched> {
+    /// Returns the file of the keys, or that of the authorities of their address.
+    pub(super) fn file(&self) -> Option<Arc<dyn Watched>> {
         match &self.keys {
-            KeySource::File(file) => Some(&**file),
+            KeySource::File(file) => Some(file.clone()),
             KeySource::Address(address) => address.authorities(),
-        }
-    }
-
-    /// Fetches the keys from the issuer's address again and again. Calls `on_change` after each change.
-    pub(super) async fn keep_keys(&self, on_change: impl Fn()) {
-        match &self.keys {
-            KeySource::File(_) => std::future::pending().await,
-            KeySource::Address(address) => address.keep(on_change).await,
-        }
-    }
-
-    /// Fetches the keys once, if they come from an address.
-    ///
-    /// # Errors
-    /// A text with the address, and the reason why there are none.
-    pub(super) async fn fetch_keys(&self) -> Result<(), String> {
-        match &self.keys {
-            KeySource::File(_) => Ok(()),
-            KeySource::Address(address) => address.fetch_or_name().await,
         }
     }
 
@@ -108,10 +86,8 @@ impl Issuer {
     /// The cause, for the log of the broker.
     pub(super) fn verify(&self, token: &[u8], now: SystemTime) -> Result<Claims, &'static str> {
         let verified = jwt::verify(token, &self.current(), &self.settings, now);
-        match (&verified, &self.keys) {
-            (Err(UNKNOWN_KEY), KeySource::Address(address)) if address.want() => {
-                Err(KEY_IS_FETCHED)
-            }
+        match (&verified, self.address()) {
+            (Err(UNKNOWN_KEY), Some(address)) if address.want() => Err(KEY_IS_FETCHED),
             _ => verified,
         }
     }
@@ -119,10 +95,7 @@ impl Issuer {
     /// Returns the number of keys of the last set, and of fetches.
     pub(super) fn key_counts(&self) -> KeyCounts {
         let keys = self.current();
-        let [fetched, failed] = match &self.keys {
-            KeySource::File(_) => [0, 0],
-            KeySource::Address(address) => address.counts(),
-        };
+        let [fetched, failed] = self.address().map_or([0, 0], |address| address.counts());
         KeyCounts {
             used: keys.len(),
             skipped: keys.skipped(),
@@ -136,31 +109,6 @@ impl Issuer {
             KeySource::File(file) => file.current(),
             KeySource::Address(address) => address.current(),
         }
-    }
-}
-
-impl Watched for Issuer {
-    fn read(&self) -> bool {
-        let has_changed = self.file().is_some_and(Watched::read);
-        match &self.keys {
-            KeySource::File(_) => has_changed,
-            KeySource::Address(address) => {
-                if has_changed {
-                    address.fetch_soon();
-                }
-                false
-            }
-        }
-    }
-
-    fn report_hang(&self) {
-        if let Some(file) = self.file() {
-            file.report_hang();
-        }
-    }
-
-    fn problem(&self) -> Option<String> {
-        self.file().and_then(Watched::problem)
     }
 }
 

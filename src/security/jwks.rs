@@ -15,6 +15,8 @@ use serde_json::Value as Json;
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
 /// The reason why a set without any key cannot be used.
 pub(super) const EMPTY_SET: &str = "the set has no key";
+/// The cause of a refusal that fetching the issuer's keys again can remove.
+pub(super) const UNKNOWN_KEY: &str = "unknown key";
 /// The skipped keys that the log names.
 const NAMED_SKIPPED: usize = 8;
 
@@ -138,15 +140,15 @@ impl Keys {
     ///
     /// # Errors
     /// The reason why there is none.
-    pub(super) fn find(&self, id: Option<&str>) -> Result<&Key, NoKey> {
+    pub(super) fn find(&self, id: Option<&str>) -> Result<&Key, &'static str> {
         match (&self.usable[..], id) {
             ([key], None) => Ok(key),
             (keys, Some(id)) => {
                 let mut keys = keys.iter();
                 keys.find(|key| key.id.as_deref() == Some(id))
-                    .ok_or(NoKey::Unknown)
+                    .ok_or(UNKNOWN_KEY)
             }
-            (_, None) => Err(NoKey::NotNamed),
+            (_, None) => Err("the token names no key"),
         }
     }
 
@@ -180,15 +182,6 @@ impl Keys {
             );
         }
     }
-}
-
-/// The reason why no key fits a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoKey {
-    /// The set has several keys, and the token names none.
-    NotNamed,
-    /// The token names a key that the set does not have.
-    Unknown,
 }
 
 fn key(json: Json) -> Result<Key, Unusable> {
@@ -413,10 +406,10 @@ mod tests {
     fn only_key_needs_no_name() {
         let keys = parse(&[&rsa(256), &with(&rsa(256), r#""use":"enc""#)]).expect("a key");
         assert!(keys.find(None).is_ok());
-        assert_eq!(keys.find(Some("1")).err(), Some(NoKey::Unknown));
+        assert_eq!(keys.find(Some("1")).err(), Some(UNKNOWN_KEY));
         let [one, two] = ["1", "2"].map(|id| with(&rsa(256), &format!(r#""kid":"{id}""#)));
         let keys = parse(&[&one, &two]).expect("keys");
-        assert_eq!(keys.find(None).err(), Some(NoKey::NotNamed));
+        assert_eq!(keys.find(None).err(), Some("the token names no key"));
     }
 
     #[test]

@@ -40,10 +40,10 @@ const MAX_SET_BYTES: usize = 1 << 20;
 pub(super) struct PublishedKeys {
     /// The authorities that the fetches trust, as PEM. `None`: those of the system.
     authorities: Option<Arc<WatchedFile<String>>>,
-    url: String,
+    pub(super) url: String,
     is_local: bool,
-    /// The last good set and its text. Without keys until the first set.
-    current: RwLock<Arc<Published>>,
+    /// The last good set. Without keys until the first one.
+    current: RwLock<Arc<Keys>>,
     /// Notified when the set must be fetched now.
     wanted: Notify,
     ration: DefaultDirectRateLimiter,
@@ -51,12 +51,6 @@ pub(super) struct PublishedKeys {
     is_coming: AtomicBool,
     fetched: AtomicU64,
     failed: AtomicU64,
-}
-
-#[derive(Default)]
-struct Published {
-    text: Vec<u8>,
-    keys: Arc<Keys>,
 }
 
 impl PublishedKeys {
@@ -82,9 +76,7 @@ impl PublishedKeys {
         {
             return Ok(former.clone());
         }
-        let current = former
-            .map(|former| former.current.read().clone())
-            .unwrap_or_default();
+        let current = former.map(|former| former.current()).unwrap_or_default();
         let quota = Quota::with_period(RATION_INTERVAL).unwrap_or(Quota::per_hour(RATION));
         let keys = Self {
             authorities,
@@ -107,8 +99,10 @@ impl PublishedKeys {
     }
 
     /// Returns the file of authorities.
-    pub(super) fn authorities(&self) -> Option<&dyn Watched> {
-        self.authorities.as_deref().map(|file| file as &dyn Watched)
+    pub(super) fn authorities(&self) -> Option<Arc<dyn Watched>> {
+        self.authorities
+            .clone()
+            .map(|file| file as Arc<dyn Watched>)
     }
 
     /// Fetches the set soon.
@@ -119,7 +113,7 @@ impl PublishedKeys {
 
     /// Returns the keys of the last good set.
     pub(super) fn current(&self) -> Arc<Keys> {
-        self.current.read().keys.clone()
+        self.current.read().clone()
     }
 
     /// Returns the numbers of fetches that brought a good set, and of all others.
@@ -181,7 +175,7 @@ impl PublishedKeys {
     /// # Errors
     /// The reason why there is no set that can be used.
     pub(super) async fn fetch(&self) -> Result<bool, String> {
-        let fetched = self.download().await.and_then(|text| self.replace(text));
+        let fetched = self.download().await.and_then(|text| self.replace(&text));
         let count = if fetched.is_ok() {
             &self.fetched
         } else {
@@ -228,12 +222,8 @@ impl PublishedKeys {
     }
 
     /// Uses a set from now on. Returns true if it verifies other tokens than the one before.
-    fn replace(&self, text: Vec<u8>) -> Result<bool, String> {
-        if self.current.read().text == text {
-            return Ok(false);
-        }
-        let parsed = str::from_utf8(&text).map_err(|error| error.to_string());
-        let keys = Arc::new(parsed.and_then(Keys::parse)?);
+    fn replace(&self, set: &[u8]) -> Result<bool, String> {
+        let keys = Arc::new(Keys::parse(text(set)?)?);
         let is_new = self.current() != keys;
         if is_new {
             let (used, skipped) = (keys.len(), keys.skipped());
@@ -243,7 +233,7 @@ impl PublishedKeys {
             );
             keys.log_skipped(SETTING);
         }
-        *self.current.write() = Arc::new(Published { text, keys });
+        *self.current.write() = keys;
         Ok(is_new)
     }
 }
@@ -304,8 +294,8 @@ mod tests {
         let former = open("http://localhost/keys", "first", None);
         let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
         let set = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"1","x":"{x}"}}]}}"#);
-        assert_eq!(former.replace(set.clone().into_bytes()), Ok(true));
-        assert_eq!(former.replace(format!("{set} ").into_bytes()), Ok(false));
+        assert_eq!(former.replace(set.as_bytes()), Ok(true));
+        assert_eq!(former.replace(format!("{set} ").as_bytes()), Ok(false));
         let same = open("http://localhost/keys", "second", Some(&former));
         assert_eq!(same.current().len(), 1);
         let other = open("http://localhost/others?secret", "first", Some(&former));

@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value as Json};
 
-use super::jwks::{Keys, NoKey};
+use super::jwks::Keys;
 use crate::config;
 use crate::json_object::UniqueObject;
 
@@ -21,9 +21,6 @@ const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 /// The types of tokens that prove a login: those of RFC 7519 and RFC 9068. Others, such as `logout+jwt`, say something else.
 const TYPES: [&str; 2] = ["jwt", "at+jwt"];
-
-/// The cause of a refusal that fetching the issuer's keys again can remove.
-pub(super) const UNKNOWN_KEY: &str = "unknown key";
 
 /// The claims of a token that was verified.
 #[derive(Debug)]
@@ -65,12 +62,7 @@ pub(super) fn verify(
             return Err("the token is not for logins (typ)");
         }
     }
-    let key = keys
-        .find(text(&header, "kid")?)
-        .map_err(|none| match none {
-            NoKey::NotNamed => "the token names no key",
-            NoKey::Unknown => UNKNOWN_KEY,
-        })?;
+    let key = keys.find(text(&header, "kid")?)?;
     let algorithm = text(&header, "alg")?.and_then(algorithm);
     let algorithm = algorithm
         .filter(|algorithm| key.algorithms.contains(algorithm))

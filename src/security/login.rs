@@ -2,7 +2,6 @@
 
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use lru::LruCache;
@@ -38,7 +37,6 @@ pub struct Login {
     /// The names in the client's certificate, or the reason why they cannot be used. `None`: it has no certificate.
     certificate: Option<Result<CertificateNames, &'static str>>,
     used: Mutex<Used>,
-    failures: AtomicU32,
 }
 
 /// The valid credentials that calls have used.
@@ -168,13 +166,6 @@ impl Login {
     pub(super) fn has_forgotten_calls(&self, now: Instant) -> bool {
         let forgotten = self.used.lock().forgotten;
         forgotten.is_some_and(|time| now < time + LONGEST_CALL)
-    }
-
-    /// Counts a failed login. Returns the number of failures on this connection.
-    pub(super) fn count_failure(&self) -> u32 {
-        self.failures
-            .fetch_add(1, Ordering::Relaxed)
-            .saturating_add(1)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::certificate_names::CertificateNames;
 use super::identity::Identity;
 use super::issuer::Issuer;
+use super::jwks_url::PublishedKeys;
 use super::jwt::Claims;
 use super::patterns::{fits, fits_dns_name, fits_spiffe_id};
 use super::tokens::{Token, Tokens};
@@ -20,7 +21,7 @@ pub struct Rules {
     /// The identity of callers without credentials. `None`: they are refused.
     pub(super) anonymous: Option<Arc<Identity>>,
     tokens: Option<Arc<WatchedFile<Tokens>>>,
-    pub(super) issuer: Option<Arc<Issuer>>,
+    pub(super) issuer: Option<Issuer>,
 }
 
 /// An identity with the settings that say which callers have it.
@@ -53,8 +54,8 @@ impl Rules {
             WatchedFile::open("auth.tokens_file", path, parse, former)
         });
         let issuer = settings.jwt.as_ref().map(|settings| {
-            let former = former.and_then(|rules| rules.issuer.as_deref());
-            Issuer::open(settings, former).map(Arc::new)
+            let former = former.and_then(|rules| rules.issuer.as_ref());
+            Issuer::open(settings, former)
         });
         let anonymous = Identity::anonymous(&settings.anonymous, scope);
         Ok(Self {
@@ -70,24 +71,26 @@ impl Rules {
     /// # Errors
     /// A text with the address, and the reason why there are no keys.
     pub(super) async fn fetch_new_keys(&self, former: &Self) -> Result<(), String> {
-        let Some(issuer) = &self.issuer else {
-            return Ok(());
-        };
-        let former = former.issuer.as_ref();
-        if former.is_some_and(|former| issuer.has_address_of(former)) {
+        match (self.key_address(), former.key_address()) {
             // It can have no keys yet, or not answer now. Both are not the fault of the new rules.
-            return Ok(());
+            (Some(address), Some(former)) if address.url == former.url => Ok(()),
+            (Some(address), _) => address.fetch_or_name().await,
+            (None, _) => Ok(()),
         }
-        issuer.fetch_keys().await
+    }
+
+    /// Returns the address that publishes the keys of the issuer. `None`: there is no issuer, or its keys come from a file.
+    pub(super) fn key_address(&self) -> Option<&Arc<PublishedKeys>> {
+        self.issuer.as_ref().and_then(Issuer::address)
     }
 
     /// Returns the parts that are read from files.
     pub(super) fn files(&self) -> Vec<Arc<dyn Watched>> {
         let tokens = self.tokens.iter();
         let tokens = tokens.map(|file| file.clone() as Arc<dyn Watched>);
-        let issuer = self.issuer.iter();
-        let issuer = issuer.map(|issuer| issuer.clone() as Arc<dyn Watched>);
-        tokens.chain(issuer).collect()
+        tokens
+            .chain(self.issuer.iter().filter_map(Issuer::file))
+            .collect()
     }
 
     /// Returns the identity of a certificate with these names.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
@@ -26,8 +25,6 @@ pub struct ServerTls {
     /// `None`: clients have no certificates.
     clients: Option<ClientFiles>,
     state: watch::Sender<Arc<State>>,
-    /// Locked while a state is made. Otherwise an older one could replace a newer one.
-    making: Mutex<()>,
 }
 
 /// The state for new connections.
@@ -76,7 +73,6 @@ impl ServerTls {
             pair: Arc::new(pair),
             clients,
             state: watch::Sender::new(Arc::new(state)),
-            making: Mutex::new(()),
         })
     }
 
@@ -104,19 +100,19 @@ impl ServerTls {
 
     /// Makes a state of the last usable contents, after a file has changed.
     pub(super) fn use_files(&self) {
-        let _making = self.making.lock();
-        let state = State::new(self.min_version, self.pair.current(), self.clients.as_ref());
-        match state {
-            Ok(state) => {
-                self.state.send_replace(Arc::new(state));
+        // Made while the old one is locked. Otherwise an older one could replace a newer one.
+        self.state.send_modify(|state| {
+            let made = State::new(self.min_version, self.pair.current(), self.clients.as_ref());
+            match made {
+                Ok(made) => *state = Arc::new(made),
+                // Each content was checked when it was read.
+                Err(reason) => tracing::error!(
+                    target: "lease_broker::audit",
+                    event = "file.refused", reason,
+                    "certificates cannot be used; the old ones stay in use"
+                ),
             }
-            // Each content was checked when it was read.
-            Err(reason) => tracing::error!(
-                target: "lease_broker::audit",
-                event = "file.refused", reason,
-                "certificates cannot be used; the old ones stay in use"
-            ),
-        }
+        });
     }
 }
 

@@ -15,28 +15,26 @@ const IN_ALL: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 /// Verifications per second and at once, from one address. Behind one address, many callers can begin together.
 const PER_ADDRESS: NonZeroU32 = NonZeroU32::new(50).unwrap();
 const PER_ADDRESS_AT_ONCE: NonZeroU32 = NonZeroU32::new(500).unwrap();
-/// The number of addresses that are remembered.
+/// The number of addresses that are remembered, of each kind.
 const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
+
+/// The rates of addresses.
+type Addresses = LruCache<IpAddr, DefaultDirectRateLimiter>;
 
 /// The verifications of the last seconds.
 pub(super) struct VerificationRate {
-    by_address: Mutex<LruCache<IpAddr, FromAddress>>,
+    /// The addresses without a login, which share a rate too, and those from which a token was valid. Strangers use up neither the
+    /// rates of these nor their places here.
+    by_address: Mutex<[Addresses; 2]>,
     strangers: DefaultDirectRateLimiter,
     /// Those of clients behind listed proxies. Strangers elsewhere do not use it up.
     proxies: DefaultDirectRateLimiter,
 }
 
-/// The verifications of tokens from one address.
-struct FromAddress {
-    rate: DefaultDirectRateLimiter,
-    /// A token from here was valid. Strangers elsewhere do not use up the rate of this address.
-    has_logged_in: bool,
-}
-
 impl VerificationRate {
     pub(super) fn new() -> Self {
         Self {
-            by_address: Mutex::new(LruCache::new(MAX_ADDRESSES)),
+            by_address: Mutex::new([LruCache::new(MAX_ADDRESSES), LruCache::new(MAX_ADDRESSES)]),
             strangers: RateLimiter::direct(Quota::per_second(IN_ALL)),
             proxies: RateLimiter::direct(Quota::per_second(IN_ALL)),
         }
@@ -44,32 +42,30 @@ impl VerificationRate {
 
     /// Counts a verification. Returns whether it may begin. `None`: the address of a listed proxy, which many clients share.
     pub(super) fn admit(&self, address: Option<IpAddr>) -> bool {
-        let Some(address) = address else {
+        let Some(address) = address.map(network) else {
             return self.proxies.check().is_ok();
         };
-        let is_known = self.of_address(address, |from| {
-            from.rate.check().map(|()| from.has_logged_in)
-        });
-        is_known.is_ok_and(|is_known| is_known || self.strangers.check().is_ok())
+        let [strangers, known] = &mut *self.by_address.lock();
+        if let Some(rate) = known.get(&address) {
+            return rate.check().is_ok();
+        }
+        let rate = strangers.get_or_insert(address, rate_of_address);
+        rate.check().is_ok() && self.strangers.check().is_ok()
     }
 
     /// Remembers that a token from this address was valid.
     pub(super) fn has_logged_in(&self, address: Option<IpAddr>) {
-        if let Some(address) = address {
-            self.of_address(address, |from| from.has_logged_in = true);
+        if let Some(address) = address.map(network) {
+            let [strangers, known] = &mut *self.by_address.lock();
+            known.get_or_insert(address, || {
+                strangers.pop(&address).unwrap_or_else(rate_of_address)
+            });
         }
     }
+}
 
-    fn of_address<T>(&self, address: IpAddr, change: impl FnOnce(&mut FromAddress) -> T) -> T {
-        let mut by_address = self.by_address.lock();
-        change(by_address.get_or_insert_mut(network(address), || {
-            let quota = Quota::per_second(PER_ADDRESS).allow_burst(PER_ADDRESS_AT_ONCE);
-            FromAddress {
-                rate: RateLimiter::direct(quota),
-                has_logged_in: false,
-            }
-        }))
-    }
+fn rate_of_address() -> DefaultDirectRateLimiter {
+    RateLimiter::direct(Quota::per_second(PER_ADDRESS).allow_burst(PER_ADDRESS_AT_ONCE))
 }
 
 #[cfg(test)]
@@ -105,8 +101,8 @@ mod tests {
         let known = Some(address("10.0.0.1"));
         rate.has_logged_in(known);
         let stranger = |number: u32| Some(IpAddr::from((0x0a01_0000 + number).to_be_bytes()));
-        // Two addresses use up the rate of all strangers.
-        let strangers = (0..400).map(stranger);
+        // Two addresses use up the rate of all strangers. The others are more than are remembered.
+        let strangers = (0..5_000).map(stranger);
         let verified: usize = strangers.map(|stranger| use_up(&rate, stranger)).sum();
         assert!((1_000..100_000).contains(&verified), "{verified}");
         assert!(rate.admit(known));

@@ -3,43 +3,24 @@
 use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::named_enum;
 
 use super::contract::GroupPause;
 
-/// The state of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupState {
-    /// The next claim can lease an item of it, unless a rate or the limit of the queue holds it back.
-    Ready,
-    /// It has as many leases as it may have, or it has leases and no ready item.
-    Leased,
-    /// Its first item is delayed.
-    Waiting,
-    /// Its first item is dead, and the queue halts groups at dead items.
-    Halted,
-    /// An operator has paused it.
-    Paused,
-}
-
-impl GroupState {
-    /// Every state, in the order of declaration.
-    pub const ALL: [Self; 5] = [
-        Self::Ready,
-        Self::Leased,
-        Self::Waiting,
-        Self::Halted,
-        Self::Paused,
-    ];
-
-    /// Returns the name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Leased => "leased",
-            Self::Waiting => "waiting",
-            Self::Halted => "halted",
-            Self::Paused => "paused",
-        }
+named_enum! {
+    /// The state of a group.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum GroupState {
+        /// The next claim can lease an item of it, unless a rate or the limit of the queue holds it back.
+        Ready = "ready",
+        /// It has as many leases as it may have, or it has leases and no ready item.
+        Leased = "leased",
+        /// Its first item is delayed.
+        Waiting = "waiting",
+        /// Its first item is dead, and the queue halts groups at dead items.
+        Halted = "halted",
+        /// An operator has paused it.
+        Paused = "paused",
     }
 }
 

@@ -171,6 +171,7 @@ fn odd_headers_are_answered() {
         ("grpc-accept-encoding", &long),
         ("authorization", "Bearer x"),
         ("user-agent", &long),
+        ("content-type", "application/grpc+proto"),
     ] {
         let answer = calls.heartbeat(&[header]).expect("an answer");
         assert_eq!(answer.grpc_status, Some(Code::Ok), "{header:?}: {answer:?}");

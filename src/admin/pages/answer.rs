@@ -6,7 +6,7 @@ use maud::Markup;
 use tonic::{Code, Status};
 
 use super::frame::message_page;
-use crate::security::RefusalKind;
+use crate::security::Refusal;
 
 /// Nothing but the page's own files is loaded, and no other site shows the page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
@@ -54,10 +54,10 @@ pub(super) enum Failure {
 
 impl Failure {
     /// Returns the failure of a page whose token was refused.
-    pub(super) const fn of_refusal(refusal: RefusalKind) -> Self {
+    pub(super) const fn of_refusal(refusal: Refusal) -> Self {
         match refusal {
-            RefusalKind::Missing | RefusalKind::Invalid { .. } => Self::Login,
-            RefusalKind::Fetching { .. } | RefusalKind::TooMany { .. } => Self::Unchecked,
+            Refusal::Missing | Refusal::Invalid { .. } => Self::Login,
+            Refusal::Fetching | Refusal::TooMany => Self::Unchecked,
         }
     }
 }

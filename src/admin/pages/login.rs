@@ -13,7 +13,7 @@ use super::frame::login_page;
 use super::viewer::{Viewer, cookie, cookie_name, identify};
 use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
-use crate::security::{RefusalKind, Rpc};
+use crate::security::{Refusal, Rpc};
 
 #[derive(Deserialize)]
 pub(super) struct Login {
@@ -64,11 +64,11 @@ pub(super) async fn log_in(
             "no role for the dashboard",
             "This identity has none of the roles observer, operator and admin.",
         ),
-        Err(refusal @ RefusalKind::TooMany { .. }) => (
+        Err(refusal @ Refusal::TooMany) => (
             refusal.cause(),
             "Too many tokens were tried. Try again in a few seconds.",
         ),
-        Err(refusal @ RefusalKind::Fetching { .. }) => (
+        Err(refusal @ Refusal::Fetching) => (
             refusal.cause(),
             "The keys of the token's issuer are being fetched. Try again in a few seconds.",
         ),

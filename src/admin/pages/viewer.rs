@@ -17,7 +17,7 @@ use super::calls;
 use crate::admin::seats::peer;
 use crate::admin::state::AdminState;
 use crate::grpc::{AdminApi, Caller};
-use crate::security::{Access, RefusalKind, Rpc, ShownCertificate};
+use crate::security::{Access, Refusal, Rpc, ShownCertificate};
 
 /// The credentials of a request, which can be checked again while its response lasts.
 pub(super) struct Credentials {
@@ -71,7 +71,7 @@ pub(super) fn identify(
     access: &Access,
     token: &[u8],
     peer: IpAddr,
-) -> Result<Caller, RefusalKind> {
+) -> Result<Caller, Refusal> {
     // Many viewers share the address of a reverse proxy.
     let address = state.token_header.is_none().then_some(peer);
     let identity = access.of_bearer(token, address)?;
@@ -162,7 +162,7 @@ impl Viewer {
         if let Some((token, form)) = state.sessions.find(&id) {
             match identify(state, access, &token, *peer) {
                 Ok(caller) => return Ok(viewer(caller, form, true)),
-                Err(RefusalKind::Invalid { .. } | RefusalKind::Missing) => {
+                Err(Refusal::Invalid { .. } | Refusal::Missing) => {
                     state.sessions.end(&id);
                     return Err(Failure::Login);
                 }

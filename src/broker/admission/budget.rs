@@ -5,7 +5,7 @@
 //! for a caller that holds little. The rule needs no memory of who called when.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use lease_broker_model::call_source::{CallSource, SharedBudget};
@@ -27,7 +27,6 @@ pub struct Budget {
     free: AtomicI64,
     /// The part that only settlements may take.
     kept: i64,
-    waiting: AtomicUsize,
     returned: Notify,
 }
 
@@ -65,7 +64,6 @@ impl Budget {
             kind,
             free: AtomicI64::new(total),
             kept,
-            waiting: AtomicUsize::new(0),
             returned: Notify::new(),
         })
     }
@@ -114,7 +112,6 @@ impl Budget {
         if let Some(held) = self.try_reserve(wanted) {
             return Some(held);
         }
-        let _waiting = Waiting::new(&self.waiting);
         let wait = async {
             loop {
                 // Created before the check, so that nothing that is returned between the check and the wait is missed.
@@ -151,9 +148,9 @@ impl Budget {
     }
 
     fn give_back(&self, amount: i64) {
-        self.free.fetch_add(amount, Ordering::SeqCst);
-        // Notifying takes a lock.
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        self.free.fetch_add(amount, Ordering::AcqRel);
+        // Notifying takes a lock. Places are not waited for.
+        if self.kept > 0 {
             self.returned.notify_waiters();
         }
     }
@@ -236,22 +233,6 @@ impl Drop for Held {
         if self.amount > 0 {
             self.budget.give_back(self.amount);
         }
-    }
-}
-
-/// Counts a caller that waits.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -5,8 +5,7 @@
 //! present start of the queue, or the end of the caller's call before it. The call with the lowest start is next (start-time
 //! fair queueing, Goyal and others 1996).
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lease_broker_model::call_source::SourceNumber;
 
@@ -26,7 +25,8 @@ pub(in crate::broker) type Turn = (u64, u64);
 
 /// Calls that wait.
 pub struct FairQueue<C> {
-    calls: BinaryHeap<Waiting<C>>,
+    /// In the order of their turns. No two have the same, because each arrival has a number of its own.
+    calls: BTreeMap<Turn, C>,
     /// The end of the last call of each caller.
     ends: HashMap<SourceNumber, u64>,
     /// The number of callers at which those without a call that waits are forgotten.
@@ -36,15 +36,10 @@ pub struct FairQueue<C> {
     arrivals: u64,
 }
 
-struct Waiting<C> {
-    turn: Turn,
-    call: C,
-}
-
 impl<C> Default for FairQueue<C> {
     fn default() -> Self {
         Self {
-            calls: BinaryHeap::new(),
+            calls: BTreeMap::new(),
             ends: HashMap::new(),
             prune_threshold: MIN_PRUNE_THRESHOLD,
             now: 0,
@@ -68,13 +63,12 @@ impl<C: InTurn> FairQueue<C> {
         let start = self.now.max(*end);
         *end = start + u64::try_from(call.items().max(1)).unwrap_or(u64::from(u32::MAX));
         self.arrivals += 1;
-        let turn = (start, self.arrivals);
-        self.calls.push(Waiting { turn, call });
+        self.calls.insert((start, self.arrivals), call);
     }
 
     /// Takes the next call, and its turn.
     pub(crate) fn pop(&mut self) -> Option<(Turn, C)> {
-        let Waiting { turn, call } = self.calls.pop()?;
+        let (turn, call) = self.calls.pop_first()?;
         self.now = self.now.max(turn.0);
         Some((turn, call))
     }
@@ -82,28 +76,24 @@ impl<C: InTurn> FairQueue<C> {
     /// Puts a call back that was taken and not served. Callers that come next begin beside it.
     pub(in crate::broker) fn put_back(&mut self, turn: Turn, call: C) {
         self.now = self.now.min(turn.0);
-        self.calls.push(Waiting { turn, call });
+        self.calls.insert(turn, call);
     }
 
     /// Removes the calls that fulfil the condition, and returns them.
     pub(in crate::broker) fn remove(&mut self, condition: impl Fn(&C) -> bool) -> Vec<C> {
-        if !self.iter().any(&condition) {
-            return Vec::new();
-        }
-        let calls = std::mem::take(&mut self.calls).into_iter();
-        let (removed, kept): (Vec<_>, Vec<_>) = calls.partition(|waiting| condition(&waiting.call));
-        self.calls = kept.into();
-        removed.into_iter().map(|waiting| waiting.call).collect()
+        let meant = self.calls.iter().filter(|(_, call)| condition(call));
+        let turns: Vec<Turn> = meant.map(|(turn, _)| *turn).collect();
+        let turns = turns.iter();
+        turns.filter_map(|turn| self.calls.remove(turn)).collect()
     }
 
     /// Takes all calls.
     pub(in crate::broker) fn take_all(&mut self) -> impl Iterator<Item = C> + use<C> {
-        let calls = std::mem::take(self).calls.into_iter();
-        calls.map(|waiting| waiting.call)
+        std::mem::take(&mut self.calls).into_values()
     }
 
     pub(in crate::broker) fn iter(&self) -> impl Iterator<Item = &C> {
-        self.calls.iter().map(|waiting| &waiting.call)
+        self.calls.values()
     }
 
     pub(in crate::broker) fn len(&self) -> usize {
@@ -114,27 +104,6 @@ impl<C: InTurn> FairQueue<C> {
         self.calls.is_empty()
     }
 }
-
-/// The greatest is the one whose turn comes first.
-impl<C> Ord for Waiting<C> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.turn.cmp(&self.turn)
-    }
-}
-
-impl<C> PartialOrd for Waiting<C> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<C> PartialEq for Waiting<C> {
-    fn eq(&self, other: &Self) -> bool {
-        self.turn == other.turn
-    }
-}
-
-impl<C> Eq for Waiting<C> {}
 
 #[cfg(test)]
 mod tests {

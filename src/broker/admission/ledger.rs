@@ -172,19 +172,19 @@ impl Accounts {
         address: &Arc<Address>,
         share: Option<&Arc<CallSource>>,
     ) -> Option<Held> {
-        let give = |account: &Account| {
+        let take = |account: &Arc<Account>| {
             let place = account.place.lock().take()?;
             account.end.cancel();
-            drop(place);
-            places.take_place(share.cloned())
+            Some(place)
         };
         let untrusted = || self.open.values().filter(|account| !account.is_trusted());
         let mut own = untrusted().filter(|account| Arc::ptr_eq(&account.address, address));
-        own.find_map(|account| give(account)).or_else(|| {
+        // The newcomer gets the same place, so one connection goes for it, and the address has as many as before.
+        own.find_map(take).or_else(|| {
             // Its share is not used up, but every place is.
             let is_full = share.is_none_or(|share| places.may_have_more(share));
-            let mut untrusted = untrusted().filter(|_| is_full);
-            untrusted.find_map(|account| give(account))
+            drop(untrusted().filter(|_| is_full).find_map(take)?);
+            places.take_place(share.cloned())
         })
     }
 }
@@ -358,6 +358,25 @@ mod tests {
             .collect();
         assert!(others.iter().all(Option::is_some));
         assert!(ended(&idle[2]) && ended(&idle[3]));
+    }
+
+    #[test]
+    fn one_connection_goes_for_a_newcomer_of_an_address_over_its_share() {
+        let ledger = Ledger::new(16);
+        let own = open_all(&ledger, "10.0.0.1", 12);
+        for open in &own[..10] {
+            open.account.trust();
+        }
+        let _others = open_all(&ledger, "10.0.0.2", 3);
+        let newcomers = [1, 2].map(|ended| {
+            let newcomer = ledger.open(peer("10.0.0.1"), false).expect("a place");
+            newcomer.account.trust();
+            let gone = own.iter().filter(|open| open.account.end.is_cancelled());
+            assert_eq!(gone.count(), ended);
+            newcomer
+        });
+        assert!(ledger.open(peer("10.0.0.1"), false).is_none());
+        drop(newcomers);
     }
 
     #[test]

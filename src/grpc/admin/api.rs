@@ -10,12 +10,12 @@ use tonic::Status;
 use uuid::Uuid;
 
 use super::audit::{audited, cancelled_keys, of_keys};
-use super::groups::{group_page_to_proto, group_pause_to_proto, group_state_from_proto};
+use super::groups::{group_page_to_proto, group_pause_to_proto};
 use super::limits::{limits_from_proto, limits_to_proto};
 use super::messages::{
     brokers_to_proto, item_list_to_proto, list_items_from_proto, one_item_to_proto,
-    operation_to_proto, pause_mode_from_proto, pause_to_proto, queue_state_to_proto,
-    start_from_proto, until_from_proto,
+    operation_to_proto, pause_to_proto, queue_state_to_proto, start_from_proto, until_from_proto,
+    value_from_proto,
 };
 use crate::broker::{CountLimits, Error, ListedBrokers, Operator};
 use crate::grpc::caller::Caller;
@@ -106,7 +106,8 @@ impl AdminApi {
     ) -> Answer<proto::PauseQueueResponse> {
         let (rpc, queue, reason) = (Rpc::PauseQueue, &request.queue, &request.reason);
         caller.check(rpc, queue)?;
-        let mode = known_mode(request.mode)?;
+        let mode = value_from_proto::<proto::PauseMode>("mode", request.mode)?;
+        let mode = mode.unwrap_or(PauseMode::Claims);
         let until = until_from_proto(request.until)?;
         let actor = caller.actor();
         let paused = self
@@ -162,7 +163,7 @@ impl AdminApi {
     ) -> Answer<proto::ListGroupsResponse> {
         let queue = &request.queue;
         caller.check(Rpc::ListGroups, queue)?;
-        let state = group_state_from_proto(request.state)?;
+        let state = value_from_proto::<proto::GroupState>("state", request.state)?;
         let (size, token) = (request.page_size, &request.page_token);
         let page = self.operator.list_groups(queue, state, size, token).await?;
         Ok(group_page_to_proto(queue, page))
@@ -369,13 +370,6 @@ impl AdminApi {
         let is_shown = |queue: &str| caller.may(Rpc::ListBrokers, queue);
         brokers_to_proto(&self.operator, listed, is_shown)
     }
-}
-
-/// Returns the mode of a pause.
-fn known_mode(mode: i32) -> Result<PauseMode, Error> {
-    let unknown = |_| Error::invalid("mode", format!("{mode} is not the number of a mode"));
-    let mode = proto::PauseMode::try_from(mode).map_err(unknown)?;
-    Ok(pause_mode_from_proto(mode))
 }
 
 fn operation_id(text: &str) -> Result<Uuid, Error> {

@@ -39,7 +39,7 @@ pub(super) async fn audited<T>(
     reason: &str,
     change: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let line = Line {
+    let mut line = Line {
         caller,
         rpc,
         queue,
@@ -47,7 +47,13 @@ pub(super) async fn audited<T>(
         reason,
         text: Some("perhaps changed by an operator"),
     };
-    line.follow(change).await
+    let outcome = change.await;
+    match &outcome {
+        Ok(_) => line.text = Some("changed by an operator"),
+        Err(error) if error.applied() == Applied::No => line.text = None,
+        Err(_) => {}
+    }
+    outcome
 }
 
 /// The line about a change. It is written when it is dropped.
@@ -59,21 +65,6 @@ struct Line<'a> {
     reason: &'a str,
     /// The message of the line. `None`: the change was not made, and no line is written.
     text: Option<&'static str>,
-}
-
-impl Line<'_> {
-    async fn follow<T>(
-        mut self,
-        change: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let outcome = change.await;
-        match &outcome {
-            Ok(_) => self.text = Some("changed by an operator"),
-            Err(error) if error.applied() == Applied::No => self.text = None,
-            Err(_) => {}
-        }
-        outcome
-    }
 }
 
 impl Drop for Line<'_> {

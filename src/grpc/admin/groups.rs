@@ -2,11 +2,12 @@
 
 use lease_broker_model::millis::duration_between;
 use lease_broker_proto as proto;
-use lease_broker_store::{GroupHead, GroupPause, GroupState, ListedGroup};
+use lease_broker_store::{GroupHead, GroupPause, ListedGroup};
 
-use crate::broker::{Error, GroupPage};
+use crate::broker::GroupPage;
 use crate::grpc::messages::item_state;
 use crate::grpc::protobuf_time::{duration_to_proto, timestamp};
+use crate::grpc::words::Words as _;
 
 /// Converts the pause of a group.
 pub(super) fn group_pause_to_proto(queue: &str, pause: GroupPause) -> proto::GroupPause {
@@ -18,19 +19,6 @@ pub(super) fn group_pause_to_proto(queue: &str, pause: GroupPause) -> proto::Gro
         pause_time: Some(timestamp(pause.pause_time)),
         until: pause.until.map(timestamp),
     }
-}
-
-/// Converts the state of a request. `None`: all states.
-pub(super) fn group_state_from_proto(state: i32) -> Result<Option<GroupState>, Error> {
-    let unknown = |_| Error::invalid("state", format!("{state} is not the number of a state"));
-    Ok(match proto::GroupState::try_from(state).map_err(unknown)? {
-        proto::GroupState::Unspecified => None,
-        proto::GroupState::Ready => Some(GroupState::Ready),
-        proto::GroupState::Leased => Some(GroupState::Leased),
-        proto::GroupState::Waiting => Some(GroupState::Waiting),
-        proto::GroupState::Halted => Some(GroupState::Halted),
-        proto::GroupState::Paused => Some(GroupState::Paused),
-    })
 }
 
 /// Converts a page of groups.
@@ -46,17 +34,10 @@ pub(super) fn group_page_to_proto(queue: &str, page: GroupPage) -> proto::ListGr
 }
 
 fn group_to_proto(queue: &str, group: ListedGroup, now: i64) -> proto::GroupSummary {
-    let state = match group.state {
-        GroupState::Ready => proto::GroupState::Ready,
-        GroupState::Leased => proto::GroupState::Leased,
-        GroupState::Waiting => proto::GroupState::Waiting,
-        GroupState::Halted => proto::GroupState::Halted,
-        GroupState::Paused => proto::GroupState::Paused,
-    };
     let pause = group.pause;
     proto::GroupSummary {
         group: group.group.to_string(),
-        state: state.into(),
+        state: proto::GroupState::of(group.state).into(),
         leases: i32::try_from(group.leases).unwrap_or(i32::MAX),
         head: group.head.map(|head| head_to_proto(&head, now)),
         pause: pause.map(|pause| group_pause_to_proto(queue, pause)),

@@ -7,9 +7,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_proto as proto;
 use lease_broker_proto::{operation, start_operation_request};
-use lease_broker_store::{
-    FoundItem, ItemFilter, ListedBroker, OperationState, PauseMode, QueuePause,
-};
+use lease_broker_store::{FoundItem, ItemFilter, ListedBroker, QueuePause};
 
 use super::settings::queue_settings;
 use crate::broker::{
@@ -18,6 +16,7 @@ use crate::broker::{
 };
 use crate::grpc::messages::{columns_from_proto, duration_from_proto, item_state};
 use crate::grpc::protobuf_time::{duration_to_proto, millis, timestamp};
+use crate::grpc::words::Words;
 use crate::why;
 
 type Result<T> = std::result::Result<T, Error>;
@@ -66,27 +65,13 @@ pub(super) fn queue_state_to_proto(queue: QueueState<'_>) -> proto::QueueSummary
 
 /// Converts a pause.
 pub(super) fn pause_to_proto(pause: QueuePause) -> proto::QueuePause {
-    let mode = match pause.mode {
-        PauseMode::Claims => proto::PauseMode::Claims,
-        PauseMode::Enqueue => proto::PauseMode::Enqueue,
-        PauseMode::Both => proto::PauseMode::Both,
-    };
     proto::QueuePause {
         queue: pause.queue,
-        mode: mode.into(),
+        mode: proto::PauseMode::of(pause.mode).into(),
         reason: pause.reason,
         actor: pause.actor,
         pause_time: Some(timestamp(pause.pause_time)),
         until: pause.until.map(timestamp),
-    }
-}
-
-/// Converts the mode of a pause.
-pub(super) fn pause_mode_from_proto(mode: proto::PauseMode) -> PauseMode {
-    match mode {
-        proto::PauseMode::Unspecified | proto::PauseMode::Claims => PauseMode::Claims,
-        proto::PauseMode::Enqueue => PauseMode::Enqueue,
-        proto::PauseMode::Both => PauseMode::Both,
     }
 }
 
@@ -109,18 +94,14 @@ fn millis_from_proto(field: &str, time: Option<prost_types::Timestamp>) -> Resul
     Ok(Some(millis(&time)))
 }
 
-/// Converts a state that a request names. `None`: it is unspecified.
-fn state_from_proto(field: &str, state: i32) -> Result<Option<State>> {
-    let unknown = || Error::invalid(field, format!("{state} is not the number of a state"));
-    let state = proto::ItemState::try_from(state).map_err(|_| unknown())?;
-    Ok(match state {
-        proto::ItemState::Unspecified => None,
-        proto::ItemState::Ready => Some(State::Ready),
-        proto::ItemState::Leased => Some(State::Leased),
-        proto::ItemState::Delayed => Some(State::Delayed),
-        proto::ItemState::Completed => Some(State::Completed),
-        proto::ItemState::Dead => Some(State::Dead),
-    })
+/// Converts a state or a mode that a request names. `None`: it is unspecified.
+pub(super) fn value_from_proto<E: Words + TryFrom<i32>>(
+    field: &str,
+    number: i32,
+) -> Result<Option<E::Meaning>> {
+    let name = field.rsplit('.').next().unwrap_or(field);
+    let unknown = |_| Error::invalid(field, format!("{number} is not the number of a {name}"));
+    Ok(E::try_from(number).map_err(unknown)?.meaning())
 }
 
 /// Converts a filter.
@@ -158,7 +139,7 @@ fn selection_to_proto(selection: ItemSelection) -> proto::ItemFilter {
 /// Converts a request for a page of items.
 pub(super) fn list_items_from_proto(request: proto::ListItemsRequest) -> Result<ListItems> {
     Ok(ListItems {
-        state: state_from_proto("state", request.state)?,
+        state: value_from_proto::<proto::ItemState>("state", request.state)?,
         selection: selection_from_proto(request.filter)?,
         queue: request.queue,
         page_size: request.page_size,
@@ -239,14 +220,16 @@ pub(super) fn start_from_proto(request: proto::StartOperationRequest) -> Result<
             delay: delay("cancel_leases.delay", cancel.delay)?,
             dead_letter: cancel.dead_letter,
         },
-        Some(Action::Purge(purge)) => match state_from_proto("purge.state", purge.state)? {
-            Some(State::Completed) => OperationChange::PurgeCompleted,
-            Some(State::Dead) => OperationChange::PurgeDead,
-            _ => {
-                let problem = "must be completed or dead; there is no default";
-                return Err(Error::invalid("purge.state", problem));
+        Some(Action::Purge(purge)) => {
+            match value_from_proto::<proto::ItemState>("purge.state", purge.state)? {
+                Some(State::Completed) => OperationChange::PurgeCompleted,
+                Some(State::Dead) => OperationChange::PurgeDead,
+                _ => {
+                    let problem = "must be completed or dead; there is no default";
+                    return Err(Error::invalid("purge.state", problem));
+                }
             }
-        },
+        }
     };
     Ok(StartOperation {
         queue: request.queue,
@@ -261,12 +244,6 @@ pub(super) fn start_from_proto(request: proto::StartOperationRequest) -> Result<
 /// Converts an operation.
 pub(super) fn operation_to_proto(view: OperationView) -> proto::Operation {
     let row = view.operation;
-    let state = match row.state {
-        OperationState::Running => proto::OperationState::Running,
-        OperationState::Done => proto::OperationState::Done,
-        OperationState::Cancelled => proto::OperationState::Cancelled,
-        OperationState::Failed => proto::OperationState::Failed,
-    };
     proto::Operation {
         operation_id: row.id.to_string(),
         queue: row.queue,
@@ -274,7 +251,7 @@ pub(super) fn operation_to_proto(view: OperationView) -> proto::Operation {
         filter: Some(selection_to_proto(view.selection)),
         limit: i64::try_from(view.limit.unwrap_or(0)).unwrap_or(i64::MAX),
         max_per_second: i32::try_from(view.max_per_second.unwrap_or(0)).unwrap_or(i32::MAX),
-        state: state.into(),
+        state: proto::OperationState::of(row.state).into(),
         actor: row.actor,
         reason: row.reason,
         create_time: Some(timestamp(row.create_time)),

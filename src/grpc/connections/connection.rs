@@ -1,9 +1,10 @@
 //! A connection: its stream, and the state that its calls share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -20,6 +21,8 @@ pub(super) const CONTROL_BYTES_OF_CALL: i64 = 272 << 10;
 /// The number of requests of a connection that the client may reset before it has sent them completely. After them the connection
 /// ends.
 const MAX_CUT_REQUESTS: usize = 1_024;
+/// The failed logins after which a connection is closed.
+const MAX_FAILED_LOGINS: usize = 5;
 
 /// The stream of a connection, without or with TLS.
 ///
@@ -38,8 +41,9 @@ pub(in crate::grpc) struct Connection {
     control_bytes: AtomicI64,
     /// The number of requests that the client has reset before they were complete.
     cut_requests: AtomicUsize,
-    /// The time limit for the response that has just begun, in milliseconds. 0: there is none.
-    response_limit: AtomicU64,
+    failed_logins: AtomicUsize,
+    /// The time limit for the response that has just begun.
+    response_limit: Mutex<Option<Duration>>,
     /// True while the client watches the health of the server.
     pub(in crate::grpc) has_watcher: AtomicBool,
     /// Decides who the calls come from.
@@ -69,7 +73,8 @@ impl Connection {
             started_streams: AtomicUsize::new(0),
             control_bytes: AtomicI64::new(CONTROL_BYTES),
             cut_requests: AtomicUsize::new(0),
-            response_limit: AtomicU64::new(0),
+            failed_logins: AtomicUsize::new(0),
+            response_limit: Mutex::default(),
             has_watcher: AtomicBool::new(false),
         }
     }
@@ -94,18 +99,12 @@ impl Connection {
     /// Limits the time from now until the response of this stream has been sent. Must be called by the service of the connection
     /// while it answers.
     pub(in crate::grpc) fn limit_response(&self, limit: Duration) {
-        let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        self.response_limit.store(millis, Ordering::Relaxed);
+        *self.response_limit.lock() = Some(limit);
     }
 
     /// Takes the limit that [`Self::limit_response`] has set.
     pub(super) fn take_response_limit(&self) -> Option<Duration> {
-        let millis = self.response_limit.load(Ordering::Relaxed);
-        if millis == 0 {
-            return None;
-        }
-        self.response_limit.store(0, Ordering::Relaxed);
-        Some(Duration::from_millis(millis))
+        self.response_limit.lock().take()
     }
 
     /// Counts a call that has been answered.
@@ -136,6 +135,14 @@ impl Connection {
     pub(in crate::grpc) fn count_cut_request(&self) {
         if self.cut_requests.fetch_add(1, Ordering::Relaxed) == MAX_CUT_REQUESTS {
             self.end_for_abuse();
+        }
+    }
+
+    /// Counts a failed login. Too many end the connection. That of a proxy must outlive the failures of one client.
+    pub(in crate::grpc) fn count_failed_login(&self) {
+        let earlier = self.failed_logins.fetch_add(1, Ordering::Relaxed);
+        if earlier + 1 >= MAX_FAILED_LOGINS && !self.account.is_proxy {
+            self.end_now();
         }
     }
 

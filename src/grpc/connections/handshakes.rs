@@ -24,10 +24,10 @@ pub(super) struct Handshakes {
 
 #[derive(Default)]
 struct Waiting {
-    known: FairQueue<Handshake>,
-    strangers: FairQueue<Handshake>,
-    /// Whether the last turn was that of a known address.
-    was_known: bool,
+    /// Those of strangers, and those of known addresses.
+    queues: [FairQueue<Handshake>; 2],
+    /// Whether the next turn is that of a stranger.
+    is_strangers_turn: bool,
 }
 
 struct Handshake {
@@ -47,18 +47,14 @@ impl InTurn for Handshake {
 
 impl Waiting {
     fn pop(&mut self) -> Option<Handshake> {
-        let first_known = !self.was_known;
-        let (first, second) = if first_known {
-            (&mut self.known, &mut self.strangers)
-        } else {
-            (&mut self.strangers, &mut self.known)
-        };
-        let (is_first, next) = match first.pop() {
-            Some(next) => (true, next),
-            None => (false, second.pop()?),
-        };
-        self.was_known = is_first == first_known;
-        Some(next.1)
+        let known = !self.is_strangers_turn;
+        for is_known in [known, !known] {
+            if let Some((_, next)) = self.queues[usize::from(is_known)].pop() {
+                self.is_strangers_turn = is_known;
+                return Some(next);
+            }
+        }
+        None
     }
 }
 
@@ -82,14 +78,7 @@ impl Handshakes {
     }
 
     fn push(&self, handshake: Handshake, is_known: bool) {
-        let mut waiting = self.waiting.lock();
-        let queue = if is_known {
-            &mut waiting.known
-        } else {
-            &mut waiting.strangers
-        };
-        queue.push(handshake);
-        drop(waiting);
+        self.waiting.lock().queues[usize::from(is_known)].push(handshake);
         self.arrived.notify_one();
     }
 

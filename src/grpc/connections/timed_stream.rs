@@ -56,31 +56,3 @@ impl<F: Future<Output = ()>> Future for TimedStream<F> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-    use tokio::time::Instant;
-
-    #[tokio::test(start_paused = true)]
-    async fn stream_ends_at_its_limit() {
-        let start = Instant::now();
-        let connection = Connection::of_test(false);
-        let stream = async {
-            tokio::time::sleep(Duration::from_secs(100)).await;
-            connection.limit_response(Duration::from_secs(3));
-            std::future::pending::<()>().await;
-        };
-        TimedStream::new(stream, connection.clone()).await;
-        assert_eq!(start.elapsed().as_secs(), 103);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn stream_without_limit_ends_by_itself() {
-        let start = Instant::now();
-        let connection = Connection::of_test(false);
-        TimedStream::new(tokio::time::sleep(Duration::from_secs(100)), connection).await;
-        assert_eq!(start.elapsed().as_secs(), 100);
-    }
-}

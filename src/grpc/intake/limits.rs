@@ -25,6 +25,14 @@ pub(in crate::grpc) struct IntakeLimits {
     pub(in crate::grpc) stop: CancellationToken,
 }
 
+/// The body of a request.
+pub(in crate::grpc) trait RequestBody:
+    http_body::Body<Data = Bytes> + Unpin
+{
+}
+
+impl<B: http_body::Body<Data = Bytes> + Unpin> RequestBody for B {}
+
 /// A whole body, and the bytes that are charged for it.
 pub(in crate::grpc) struct Message {
     pub(super) body: Bytes,

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use lease_broker_model::call_source::CallSource;
 use tonic::{Code, Status};
 
-use super::limits::{IntakeLimits, Message};
+use super::limits::{IntakeLimits, Message, RequestBody};
 use crate::broker::{Error, Held, Importance};
 use crate::grpc::connections::Connection;
 use crate::grpc::status;
@@ -23,17 +23,14 @@ const MAX_DROP_TIME: Duration = Duration::from_secs(1);
 impl IntakeLimits {
     /// Receives the rest of a call's request, which has a place among the incomplete requests until then. `first`: the part that
     /// has been read.
-    pub(super) async fn receive<B>(
+    pub(super) async fn receive<B: RequestBody>(
         &self,
         connection: &Connection,
         source: &Arc<CallSource>,
         importance: Importance,
         body: &mut B,
         first: Option<Bytes>,
-    ) -> Result<Message, Status>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
+    ) -> Result<Message, Status> {
         let refuse = || self.broker.budgets().refuse("incomplete_requests");
         let place = self.incomplete.take(source).ok_or_else(refuse)?;
         let limits = (self.max_message_bytes, importance);
@@ -46,15 +43,12 @@ impl IntakeLimits {
     }
 
     /// Receives a whole request of a standard service.
-    pub(in crate::grpc) async fn receive_small<B>(
+    pub(in crate::grpc) async fn receive_small<B: RequestBody>(
         &self,
         connection: &Connection,
         mut body: B,
         max_message_bytes: usize,
-    ) -> Result<Bytes, Status>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
+    ) -> Result<Bytes, Status> {
         let limits = (max_message_bytes, Importance::Other);
         let charge = self.charge(&connection.account.source);
         let message = self
@@ -65,17 +59,14 @@ impl IntakeLimits {
     }
 
     /// Reads the rest of a message, and charges its bytes. `first`: the part that has been read.
-    async fn read<B>(
+    async fn read<B: RequestBody>(
         &self,
         connection: &Connection,
         charge: Held,
         body: &mut B,
         first: Option<Bytes>,
         limits: (usize, Importance),
-    ) -> Result<Message, Status>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
+    ) -> Result<Message, Status> {
         let read = async {
             let read = self.read_all(connection, charge, body, first, limits);
             let message = read.await;
@@ -98,17 +89,14 @@ impl IntakeLimits {
         }
     }
 
-    async fn read_all<B>(
+    async fn read_all<B: RequestBody>(
         &self,
         connection: &Connection,
         mut charge: Held,
         body: &mut B,
         first: Option<Bytes>,
         (max_message_bytes, importance): (usize, Importance),
-    ) -> Result<Message, Status>
-    where
-        B: http_body::Body<Data = Bytes> + Unpin,
-    {
+    ) -> Result<Message, Status> {
         let mut message = BytesMut::new();
         let mut part = first;
         loop {
@@ -180,10 +168,7 @@ pub(super) fn whole_message(received: &[u8]) -> Result<&[u8], Status> {
     }
 }
 
-async fn drop_rest<B>(connection: &Connection, body: &mut B)
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
+async fn drop_rest<B: RequestBody>(connection: &Connection, body: &mut B) {
     let mut dropped = 0;
     while dropped < MAX_DROPPED_BYTES
         && let Some(Ok(frame)) = body.frame().await

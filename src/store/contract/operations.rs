@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
+use lease_broker_model::named_enum;
 use uuid::Uuid;
 
 use super::ended_leases::{Cancellation, EndedLease};
@@ -42,23 +43,22 @@ impl OperationKind {
     }
 }
 
-/// The state of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationState {
-    /// It runs, or waits for a broker.
-    Running,
-    /// It has visited every item.
-    Done,
-    /// It was cancelled.
-    Cancelled,
-    /// It cannot continue.
-    Failed,
+named_enum! {
+    /// The state of an operation. Each is at its number in the database.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum OperationState {
+        /// It runs, or waits for a broker.
+        Running = "running",
+        /// It has visited every item.
+        Done = "done",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+        /// It cannot continue.
+        Failed = "failed",
+    }
 }
 
 impl OperationState {
-    /// All states, each at its number in the database.
-    pub const ALL: [Self; 4] = [Self::Running, Self::Done, Self::Cancelled, Self::Failed];
-
     /// Returns the number in the database.
     pub const fn code(self) -> i64 {
         self as i64

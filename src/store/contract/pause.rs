@@ -1,20 +1,21 @@
 //! The pause of a queue, and the request for one.
 
-/// The parts of a queue that are paused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseMode {
-    /// Claims get no lease.
-    Claims,
-    /// No client adds items. Follow-ups of completions are added all the same.
-    Enqueue,
-    /// Both.
-    Both,
+use lease_broker_model::named_enum;
+
+named_enum! {
+    /// The parts of a queue that are paused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PauseMode {
+        /// Claims get no lease.
+        Claims = "claims",
+        /// No client adds items. Follow-ups of completions are added all the same.
+        Enqueue = "enqueue",
+        /// Both.
+        Both = "both",
+    }
 }
 
 impl PauseMode {
-    /// All modes.
-    pub const ALL: [Self; 3] = [Self::Claims, Self::Enqueue, Self::Both];
-
     /// Returns the number in the database.
     pub const fn code(self) -> i64 {
         match self {
@@ -27,15 +28,6 @@ impl PauseMode {
     /// Returns the mode with this number in the database. `None`: there is none.
     pub fn from_code(code: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.code() == code)
-    }
-
-    /// Returns the mode's name in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claims => "claims",
-            Self::Enqueue => "enqueue",
-            Self::Both => "both",
-        }
     }
 
     /// Returns whether claims get no lease.

@@ -70,14 +70,6 @@ fn repeated(entry: &[u8], count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn empty_list_entries_are_counted() {
-    let empty_item = [0x12, 0];
-    assert!(check_call(Rpc::Enqueue, &repeated(&empty_item, 1_000)).is_ok());
-    let status = check_call(Rpc::Enqueue, &repeated(&empty_item, 1_001)).expect_err("too many");
-    assert!(status.message().contains("items"), "{status:?}");
-}
-
-#[test]
 fn follow_ups_of_all_completions_are_counted() {
     let follow_ups = |count| proto::Completion {
         follow_ups: vec![proto::FollowUp::default(); count],
