@@ -15,7 +15,7 @@ use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
-use super::item::{HeldLeases, Item, LeaseNumber, next_lease};
+use super::item::{HeldLeases, Item, LeaseNumber, LeaseState};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
 use super::values::{after, duration_from_proto};
@@ -112,14 +112,6 @@ enum Effect {
     Drop(Arc<Cancellation>),
 }
 
-impl std::fmt::Debug for State {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("State")
-            .field("queue", &self.options.queue)
-            .finish_non_exhaustive()
-    }
-}
-
 impl State {
     pub(super) fn new(
         options: Arc<Options>,
@@ -192,15 +184,11 @@ impl State {
         times: CallTimes,
     ) {
         let lease = |mut message: proto::Lease| {
-            let number = next_lease();
             let id = std::mem::take(&mut message.lease_id);
             let duration = duration_from_proto(message.time_left);
             let leases: Weak<Self> = Arc::downgrade(self);
-            let item = Item::new(message, number, leases);
-            (
-                number,
-                HeldLease::new(id, item, duration, times.sent_at, times.arrived_at),
-            )
+            let item = Item::new(message, Some(leases));
+            HeldLease::new(id, item, duration, times.sent_at, times.arrived_at)
         };
         let leases: Vec<_> = messages.into_iter().map(lease).collect();
         self.update(|shared| shared.accept(leases, reserved, times.attempts > 1));
@@ -217,23 +205,12 @@ impl State {
 }
 
 impl HeldLeases for State {
-    fn time_left(&self, lease: LeaseNumber) -> Duration {
-        let shared = self.lock();
-        let lease = shared.held.get(&lease);
-        lease.map_or(Duration::ZERO, |lease| {
-            lease.deadline.saturating_duration_since(Instant::now())
+    fn look(&self, lease: LeaseNumber) -> Option<LeaseState> {
+        self.lock().held.get(&lease).map(|lease| LeaseState {
+            deadline: lease.deadline,
+            is_running: lease.phase == Phase::Running,
+            in_doubt: lease.in_doubt,
         })
-    }
-
-    fn is_held(&self, lease: LeaseNumber) -> bool {
-        let shared = self.lock();
-        let lease = shared.held.get(&lease);
-        lease.is_some_and(|lease| lease.phase == Phase::Running)
-    }
-
-    fn in_doubt(&self, lease: LeaseNumber) -> bool {
-        let shared = self.lock();
-        shared.held.get(&lease).is_some_and(|lease| lease.in_doubt)
     }
 
     fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError> {
@@ -328,17 +305,13 @@ impl Shared {
         }
     }
 
-    fn accept(
-        &mut self,
-        leases: Vec<(LeaseNumber, HeldLease)>,
-        reserved: Reserved,
-        repeated: bool,
-    ) {
+    fn accept(&mut self, leases: Vec<HeldLease>, reserved: Reserved, repeated: bool) {
         let mut items = Vec::with_capacity(leases.len());
         let now = (self.clock)();
         let mut look_at = self.options.time_limit.map(|limit| after(now, limit));
         self.effects.reserve(2 * leases.len());
-        for (number, lease) in leases {
+        for lease in leases {
+            let number = lease.item.lease();
             // The response to a repeated claim can have a lease that the worker holds already.
             if repeated && self.held.values().any(|held| held.id == lease.id) {
                 continue;
