@@ -123,14 +123,13 @@ fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
     let run = async move {
         let Start {
             items,
-            cancellation,
+            context,
             drops,
             ..
         } = start;
-        let context = Context::new(cancellation.clone());
         // The handler's future is dropped within the outer one, because its drop can panic too.
         let call = async {
-            let call = async { handler.run(items.to_vec(), context).await };
+            let call = async { handler.run(items.to_vec(), context.clone()).await };
             Abortable::new(call, drops).await
         };
         let outcome = match AssertUnwindSafe(call).catch_unwind().await {
@@ -140,11 +139,11 @@ fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
                 panic_text(panic)
             ))),
             Ok(Err(Aborted)) => {
-                let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
+                let cause = context.cause().unwrap_or(Cause::Shutdown);
                 Err(Cancelled { cause }.into())
             }
         };
-        let endings = endings_of(&guard.state, &items, outcome, cancellation.cause());
+        let endings = endings_of(&guard.state, &items, outcome, context.cause());
         log_failures(&items, &endings);
         guard.end(endings);
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::calls::CallTimes;
-use super::context::{Cancellation, Cause};
+use super::context::{Cause, Context};
 use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
@@ -108,8 +108,8 @@ pub(super) enum Claims {
 
 enum Effect {
     Emit(Event),
-    Cancel(Arc<Cancellation>, Cause),
-    Drop(Arc<Cancellation>),
+    Cancel(Context, Cause),
+    Drop(Context),
 }
 
 impl State {
@@ -166,8 +166,8 @@ impl State {
         for effect in effects {
             match effect {
                 Effect::Emit(event) => self.events.emit(event),
-                Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
-                Effect::Drop(cancellation) => cancellation.drop_handler(),
+                Effect::Cancel(context, cause) => context.cancel(cause),
+                Effect::Drop(context) => context.drop_handler(),
             }
         }
         if !starts.is_empty() {
@@ -364,8 +364,7 @@ impl Shared {
     fn start(&mut self, items: Arc<[Item]>, now: Instant) {
         let number = self.next_run;
         self.next_run += 1;
-        let (cancellation, drops) = Cancellation::new();
-        let cancellation = Arc::new(cancellation);
+        let (context, drops) = Context::new();
         for item in &*items {
             if let Some(lease) = self.held.get_mut(&item.lease()) {
                 lease.run = Some(number);
@@ -375,12 +374,12 @@ impl Shared {
         self.starts.push(Start {
             run: number,
             items: items.clone(),
-            cancellation: cancellation.clone(),
+            context: context.clone(),
             drops,
         });
         let run = Run {
             items,
-            cancellation,
+            context,
             started_at: now,
             cancelled: None,
             stuck: false,
@@ -469,13 +468,13 @@ impl Shared {
             return;
         }
         run.cancelled = Some((cause, (self.clock)()));
-        let (items, cancellation) = (run.items.clone(), run.cancellation.clone());
+        let (items, context) = (run.items.clone(), run.context.clone());
         for item in &*items {
             let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
             event.cause = Some(cause);
             self.emit(event);
         }
-        self.effects.push(Effect::Cancel(cancellation, cause));
+        self.effects.push(Effect::Cancel(context, cause));
         self.signals.clock.notify_one();
     }
 
@@ -508,7 +507,7 @@ impl Shared {
     /// Drops the future of a handler that was cancelled.
     pub(super) fn drop_handler(&mut self, number: RunNumber) {
         if let Some(run) = self.runs.get(&number) {
-            self.effects.push(Effect::Drop(run.cancellation.clone()));
+            self.effects.push(Effect::Drop(run.context.clone()));
         }
     }
 

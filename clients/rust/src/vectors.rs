@@ -9,7 +9,7 @@ use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
 use super::calls::CallTimes;
-use super::context::{Cancellation, Cancelled, Cause};
+use super::context::{Cancelled, Cause, Context};
 use super::endings::{Done, Ending};
 use super::events::{Event, EventLog, EventName};
 use super::handler_error::{DeadLetter, HandlerError, Release};
@@ -41,7 +41,7 @@ struct Call {
 struct Running {
     run: RunNumber,
     items: Arc<[Item]>,
-    cancellation: Arc<Cancellation>,
+    context: Context,
     is_cancelled: bool,
 }
 
@@ -231,7 +231,7 @@ impl Machine {
             .iter()
             .position(|other| keys(&other.items) == run);
         let running = self.running.remove(at.expect("a handler"));
-        let cause = running.cancellation.cause();
+        let cause = running.context.cause();
         let text = step["text"].as_str().unwrap_or_default();
         let limit = self.state.options.time_limit;
         let endings = running.items.iter().map(|item| {
@@ -384,15 +384,13 @@ impl Machine {
             self.running.push(Running {
                 run: start.run,
                 items: start.items,
-                cancellation: start.cancellation,
+                context: start.context,
                 is_cancelled: false,
             });
         }
         for running in &mut self.running {
-            if let Some(cause) = running
-                .cancellation
-                .cause()
-                .filter(|_| !running.is_cancelled)
+            if let Some(cause) = running.context.cause()
+                && !running.is_cancelled
             {
                 running.is_cancelled = true;
                 actions.push(format!("cancel {} {}", keys(&running.items), cause.name()));
