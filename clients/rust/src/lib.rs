@@ -33,6 +33,7 @@ mod builder;
 mod calls;
 mod connection;
 mod context;
+mod control;
 mod credentials;
 mod endings;
 mod errors;

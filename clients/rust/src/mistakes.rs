@@ -15,8 +15,6 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::calls::Caller;
-use super::events::EventLog;
-use super::health::ConnectionHealth;
 use super::options::Options;
 use super::poller::Poller;
 use super::state::State;
@@ -504,9 +502,8 @@ async fn option_out_of_range_is_refused() {
 
 fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller {
     let address = address.to_string();
-    let options = Arc::new(Options::new(address.clone(), "work".to_owned()));
-    let events = Arc::new(EventLog::new("work".to_owned(), None));
-    let state = Arc::new(State::new(options, events.clone(), Box::new(|_, _| {})));
+    let options = Options::new(address.clone(), "work".to_owned());
+    let state = Arc::new(State::new(options, Box::new(|_, _| {})));
     state.lock().abandoned = claims.iter().map(|&id| id.to_owned()).collect();
     let addresses = Addresses::parse(&address, Credentials::plaintext()).expect("an address");
     Poller {
@@ -517,7 +514,6 @@ fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller 
             on_attempt: Arc::new(|_| {}),
             on_retry: Arc::new(|_, _| {}),
         },
-        health: Arc::new(ConnectionHealth::new(events)),
     }
 }
 

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
-use super::health::ConnectionHealth;
 use super::state::{Reserved, State};
 use super::values::{after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
@@ -28,7 +27,6 @@ pub(super) const MAX_RESPONSE_BYTES: i32 = 1 << 30;
 pub(super) struct Poller {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
-    pub(super) health: Arc<ConnectionHealth>,
 }
 
 impl Poller {
@@ -73,7 +71,7 @@ impl Poller {
         self.release_abandoned(true).await;
         let options = &self.state.options;
         // Without an answer before, a claim that waits for items looks like a broker that does not answer.
-        let wait = if options.until_empty || !self.health.answers() {
+        let wait = if options.until_empty || !self.state.health.answers() {
             Duration::ZERO
         } else {
             options.wait

@@ -29,8 +29,6 @@ const GATHER_PAUSE: Duration = Duration::from_micros(50);
 pub(super) struct Settler {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
-    /// Ends the worker: the broker does not let it make the call.
-    pub(super) on_fatal: Arc<dyn Fn(CallError) + Send + Sync>,
 }
 
 /// The parts that the responses to the three settling calls have in common.
@@ -175,7 +173,7 @@ impl Settler {
             self.state
                 .update(|shared| note_no_answer(shared, &group, &error.to_string()));
             if error.refuses_caller() {
-                (self.on_fatal)(error);
+                self.state.control.fail(error.into());
             }
         })
     }
@@ -217,7 +215,8 @@ impl Settler {
         }
         if !failure.may_pass() {
             self.state.update(|shared| shared.return_slots(reserved));
-            return (self.on_fatal)(failure.into_error("ClaimBatch"));
+            let error = failure.into_error("ClaimBatch");
+            return self.state.control.fail(error.into());
         }
         let wait = match failure.pushback {
             Pushback::Wait(wait) => wait,
@@ -538,7 +537,6 @@ fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
 mod tests {
     use super::super::calls::CallTimes;
     use super::super::endings::Done;
-    use super::super::events::EventLog;
     use super::super::memory_log::MemoryLog;
     use super::super::options::Options;
     use super::*;
@@ -546,9 +544,7 @@ mod tests {
     #[test]
     fn refused_ending_is_logged_with_the_reason() {
         let options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
-        let events = Arc::new(EventLog::new(options.queue.clone(), None));
-        let state = State::new(Arc::new(options), events, Box::new(|_: &_, _| ()));
-        let state = Arc::new(state);
+        let state = Arc::new(State::new(options, Box::new(|_, _| {})));
         let lease = proto::Lease {
             lease_id: "id".to_owned(),
             item: Some(proto::Item {

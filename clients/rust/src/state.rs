@@ -11,10 +11,12 @@ use tokio::sync::Notify;
 
 use super::calls::CallTimes;
 use super::context::{Cause, Context};
+use super::control::Control;
 use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
+use super::health::ConnectionHealth;
 use super::item::{HeldLeases, Item, LeaseNumber, LeaseState};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
@@ -36,6 +38,8 @@ pub(super) struct State {
     pub(super) options: Arc<Options>,
     pub(super) events: Arc<EventLog>,
     pub(super) signals: Arc<Signals>,
+    pub(super) health: ConnectionHealth,
+    pub(super) control: Control,
     start_handlers: StartHandlers,
     shared: Mutex<Shared>,
 }
@@ -113,11 +117,9 @@ enum Effect {
 }
 
 impl State {
-    pub(super) fn new(
-        options: Arc<Options>,
-        events: Arc<EventLog>,
-        start_handlers: StartHandlers,
-    ) -> Self {
+    pub(super) fn new(options: Options, start_handlers: StartHandlers) -> Self {
+        let events = EventLog::new(options.queue.clone(), options.on_event.clone());
+        let (options, events) = (Arc::new(options), Arc::new(events));
         let signals = Arc::new(Signals::default());
         let shared = Shared {
             effects: Vec::new(),
@@ -144,6 +146,8 @@ impl State {
             clock: Instant::now,
         };
         Self {
+            health: ConnectionHealth::new(events.clone()),
+            control: Control::new(options.clone()),
             options,
             events,
             signals,

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::calls::CallTimes;
 use super::context::{Cancelled, Cause, Context};
 use super::endings::{Done, Ending};
-use super::events::{Event, EventLog, EventName};
+use super::events::{Event, EventName};
 use super::handler_error::{DeadLetter, HandlerError, Release};
 use super::item::{HeldLeases as _, Item, LeaseNumber};
 use super::keeper::{self, Heartbeat};
@@ -152,8 +152,8 @@ impl Machine {
             let started: Arc<Mutex<Vec<Start>>> = Arc::clone(&started);
             move |_: &_, mut starts| started.lock().expect("a lock").append(&mut starts)
         };
-        let events = Arc::new(EventLog::new(own.queue.clone(), Some(Arc::new(observer))));
-        let state = State::new(Arc::new(own), events, Box::new(start_handlers));
+        own.on_event = Some(Arc::new(observer));
+        let state = State::new(own, Box::new(start_handlers));
         state.lock().clock = now;
         let start = Instant::now();
         NOW.set(Some(start));
