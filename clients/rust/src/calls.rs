@@ -20,12 +20,9 @@ pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A request message with its method.
-pub(super) trait Rpc: Clone + Send + Sync + 'static {
+pub(super) trait Rpc: Send + 'static {
     type Response: Send;
     const NAME: &'static str;
-
-    /// Changes the request before it is sent again.
-    fn before_retry(&mut self) {}
 
     /// Returns the number of entries, of which each has one result.
     fn entries(&self) -> usize {
@@ -77,11 +74,6 @@ macro_rules! rpcs {
 
 rpcs! {
     "ClaimBatch" claim_batch ClaimBatchRequest ClaimBatchResponse {
-        // A claim that waits for items looks like a broker that does not answer.
-        fn before_retry(&mut self) {
-            self.wait_timeout = None;
-        }
-
         fn is_stopping(response: &Self::Response) -> bool {
             response.held_back() == HeldBack::Stopping
         }
@@ -162,19 +154,11 @@ impl<T> Answer<T> {
 }
 
 impl Caller {
-    /// Sends a request until it is answered, or until another attempt is of no use.
+    /// Sends a request until it is answered, or until another attempt is of no use. `request` makes it for each attempt, of which
+    /// the first one has the number 1.
     pub(super) async fn call<R: Rpc>(
         &self,
-        request: R,
-        options: CallOptions<'_>,
-    ) -> Result<Answer<R::Response>, CallError> {
-        self.call_with(|| request.clone(), options).await
-    }
-
-    /// Does the same with a request that is made anew for each attempt.
-    pub(super) async fn call_with<R: Rpc>(
-        &self,
-        request: impl Fn() -> R,
+        request: impl Fn(u32) -> R,
         options: CallOptions<'_>,
     ) -> Result<Answer<R::Response>, CallError> {
         let first_sent_at = Instant::now();
@@ -189,10 +173,7 @@ impl Caller {
                 let left = until().saturating_duration_since(sent_at);
                 timeout = timeout.min(left).max(Duration::from_millis(1));
             }
-            let mut request = request();
-            if attempts > 1 {
-                request.before_retry();
-            }
+            let request = request(attempts);
             let mut failure = match self.attempt(request, timeout, fresh).await {
                 Ok(message) => {
                     let times = CallTimes {

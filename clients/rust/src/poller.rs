@@ -93,7 +93,14 @@ impl Poller {
             attempt_timeout: Some(wait + Duration::from_secs(5)),
             ..CallOptions::default()
         };
-        let call = self.caller.call(request, call_options);
+        let call = self.caller.call(
+            |attempt| proto::ClaimBatchRequest {
+                // A claim that waits for items looks like a broker that does not answer.
+                wait_timeout: request.wait_timeout.filter(|_| attempt == 1),
+                ..request.clone()
+            },
+            call_options,
+        );
         let answer = match stopping.run_until_cancelled(call).await {
             Some(Ok(answer)) => answer,
             given_up => {
@@ -166,7 +173,7 @@ impl Poller {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        match self.caller.call(request, options).await {
+        match self.caller.call(|_| request.clone(), options).await {
             Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
             Err(error) if forget => {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");

@@ -153,13 +153,17 @@ impl Client {
         self.call(proto::WakeRequest { queue }).await.map(drop)
     }
 
-    async fn call<R: Rpc>(&self, request: R) -> Result<R::Response, CallError> {
+    async fn call<R: Rpc + Clone + Sync>(&self, request: R) -> Result<R::Response, CallError> {
         let until = after(Instant::now(), self.timeout);
         let options = CallOptions {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        Ok(self.caller.call(request, options).await?.message)
+        Ok(self
+            .caller
+            .call(|_| request.clone(), options)
+            .await?
+            .message)
     }
 }
 

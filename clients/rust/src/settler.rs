@@ -31,39 +31,12 @@ pub(super) struct Settler {
     pub(super) caller: Caller,
 }
 
-/// The parts that the responses to the three settling calls have in common.
-#[derive(Default)]
-struct Settlement {
-    results: Vec<proto::SettleResult>,
-    next: Option<proto::ClaimBatchResponse>,
-    next_error: Option<proto::CallError>,
-}
-
-/// Takes the parts of responses that can carry new leases.
-macro_rules! settlement_with_leases {
-    ($($response:ty),*) => {$(
-        impl From<$response> for Settlement {
-            fn from(response: $response) -> Self {
-                Self {
-                    results: response.results,
-                    next: response.next,
-                    next_error: response.next_error,
-                }
-            }
-        }
-    )*};
-}
-
-settlement_with_leases!(proto::CompleteResponse, proto::FailResponse);
-
-impl From<proto::ReleaseResponse> for Settlement {
-    fn from(response: proto::ReleaseResponse) -> Self {
-        Self {
-            results: response.results,
-            ..Self::default()
-        }
-    }
-}
+/// The parts that the responses to the three settling calls have in common: results, new leases, and the error of their claim.
+type Settlement = (
+    Vec<proto::SettleResult>,
+    Option<proto::ClaimBatchResponse>,
+    Option<proto::CallError>,
+);
 
 impl Settler {
     /// Settles until the state says that no ending follows.
@@ -135,22 +108,20 @@ impl Settler {
             let error = match self.call(&mut way, &group, next).await {
                 Ok(answer) => {
                     let times = answer.times;
-                    let resent = times.attempts > 1;
-                    let first_sent_at = times.first_sent_at;
-                    let settlement = answer.message;
+                    let (results, next, next_error) = answer.message;
                     let postponed = self.state.update(|shared| {
-                        let resent_since = resent.then_some(first_sent_at);
-                        note_results(shared, group, &settlement.results, resent_since)
+                        let resent_since = (times.attempts > 1).then_some(times.first_sent_at);
+                        note_results(shared, group, &results, resent_since)
                     });
                     if let Some(retried) = postponed {
                         self.state.signals.clock.notify_one();
                         (self.caller.on_retry)(retried, &Failure::of_lock());
                     }
-                    if let Some(error) = settlement.next_error {
+                    if let Some(error) = next_error {
                         let failure = Failure::of_next(error);
                         return self.note_next_failure(failure, reserved, request_id);
                     }
-                    let next = settlement.next.unwrap_or_default();
+                    let next = next.unwrap_or_default();
                     warn_of_too_large(&self.state, &next.too_large);
                     return self.state.accept(next.leases, reserved, times);
                 }
@@ -256,42 +227,35 @@ impl Settler {
             on_retry: Some(&on_retry),
             gives_up: Some(&gives_up),
         };
-        let queue = &self.state.options.queue;
-        let answer = match group.first().map(|ending| ending.kind) {
+        let queue = || self.state.options.queue.clone();
+        Ok(match group.first().map(|ending| ending.kind) {
             Some(Kind::Fail) => {
-                let request = || proto::FailRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::FailRequest {
+                    queue: queue(),
                     failures: group.iter().map(Ending::failure).collect(),
                     next: next.clone(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let answer = self.caller.call(request, options).await?;
+                answer.map(|message| (message.results, message.next, message.next_error))
             }
             Some(Kind::Release) => {
-                let request = || proto::ReleaseRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::ReleaseRequest {
+                    queue: queue(),
                     releases: group.iter().map(Ending::release).collect(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let answer = self.caller.call(request, options).await?;
+                answer.map(|message| (message.results, None, None))
             }
             _ => {
-                let request = || proto::CompleteRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::CompleteRequest {
+                    queue: queue(),
                     completions: group.iter().map(Ending::completion).collect(),
                     next: next.clone(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let answer = self.caller.call(request, options).await?;
+                answer.map(|message| (message.results, message.next, message.next_error))
             }
-        };
-        Ok(answer)
+        })
     }
 
     fn next_claim(&self, reserved: Reserved) -> proto::NextClaim {
