@@ -24,47 +24,34 @@ pub struct Credentials(Kind);
 #[derive(Clone)]
 enum Kind {
     Plaintext { anywhere: bool },
-    Tls(Box<Tls>),
-    Files(Arc<TlsFiles>),
+    Tls(Arc<Tls>),
 }
 
-/// The paths of the PEM files of a TLS connection. They are looked at every 10 s, so files that were replaced count soon.
-#[derive(Clone, Debug, Default)]
-pub struct TlsFiles {
-    /// The file of the certificates of the authorities that are trusted. `None`: those of the system.
-    pub ca: Option<PathBuf>,
-    /// The files of the certificate and of the private key of this program. `None`: it does not identify itself.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the broker's certificate. `None`: the host of the address.
-    pub server_name: Option<String>,
-}
-
-impl TlsFiles {
-    fn read(&self) -> Result<Tls, String> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| format!("credentials: {}: {error}", path.display()))
-        };
-        let identity = match &self.identity {
-            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
-            None => None,
-        };
-        Ok(Tls {
-            ca: self.ca.as_ref().map(read).transpose()?,
-            identity,
-            server_name: self.server_name.clone(),
-        })
-    }
-}
-
-/// The PEM texts of a TLS connection. The default trusts the authorities of the system.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// The certificates of a TLS connection. The default trusts the authorities of the system.
+#[derive(Clone, Default)]
 pub struct Tls {
     /// The certificates of the authorities that are trusted. `None`: those of the system.
-    pub ca: Option<Vec<u8>>,
+    pub ca: Option<Pem>,
     /// The certificate and the private key of this program. `None`: it does not identify itself.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub identity: Option<(Pem, Pem)>,
     /// The name in the broker's certificate. `None`: the host of the address.
     pub server_name: Option<String>,
+}
+
+/// A text in PEM form.
+#[derive(Clone)]
+pub enum Pem {
+    /// The text.
+    Text(Vec<u8>),
+    /// The file of the text. It is looked at every 10 s, so one that was replaced counts soon.
+    File(PathBuf),
+}
+
+/// The texts of certificates at one moment.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Texts {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Credentials {
@@ -80,28 +67,26 @@ impl Credentials {
 
     /// Encrypts the connection.
     pub fn tls(tls: Tls) -> Self {
-        Self(Kind::Tls(Box::new(tls)))
+        Self(Kind::Tls(Arc::new(tls)))
     }
 
-    /// Encrypts the connection with the texts in files.
-    pub fn tls_files(files: TlsFiles) -> Self {
-        Self(Kind::Files(Arc::new(files)))
-    }
-
-    /// Returns the credentials with the texts that the files have now. `None`: they are not in files.
-    pub(super) fn read_files(&self) -> Result<Option<Self>, String> {
-        match &self.0 {
-            Kind::Files(files) => Ok(Some(Self::tls(files.read()?))),
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns whether both have the same texts.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Kind::Tls(own), Kind::Tls(other)) => own == other,
-            _ => false,
-        }
+    /// Reads the certificates, as their files are now.
+    pub(super) fn read(&self) -> Result<Texts, String> {
+        let Kind::Tls(tls) = &self.0 else {
+            return Ok(Texts::default());
+        };
+        let read = |pem: &Pem| match pem {
+            Pem::Text(text) => Ok(text.clone()),
+            Pem::File(path) => std::fs::read(path)
+                .map_err(|error| format!("credentials: {}: {error}", path.display())),
+        };
+        let identity = tls.identity.as_ref();
+        let identity =
+            identity.map(|(certificate, key)| Ok::<_, String>((read(certificate)?, read(key)?)));
+        Ok(Texts {
+            ca: tls.ca.as_ref().map(read).transpose()?,
+            identity: identity.transpose()?,
+        })
     }
 
     /// Checks that a host may be called. `host` has no port.
@@ -119,17 +104,21 @@ impl Credentials {
     ///
     /// # Errors
     /// A text has no certificate. tonic takes such authorities, and then trusts no broker.
-    pub(super) fn tls_config(&self, host: &str) -> Result<Option<ClientTlsConfig>, String> {
+    pub(super) fn tls_config(
+        &self,
+        texts: &Texts,
+        host: &str,
+    ) -> Result<Option<ClientTlsConfig>, String> {
         let Kind::Tls(tls) = &self.0 else {
             return Ok(None);
         };
         let name = tls.server_name.as_deref().unwrap_or(host);
         let mut config = ClientTlsConfig::new().domain_name(name.trim_matches(['[', ']']));
-        config = match &tls.ca {
+        config = match &texts.ca {
             Some(ca) => config.ca_certificate(Certificate::from_pem(with_certificate("ca", ca)?)),
             None => config.with_native_roots(),
         };
-        if let Some((certificate, key)) = &tls.identity {
+        if let Some((certificate, key)) = &texts.identity {
             let certificate = with_certificate("identity", certificate)?;
             config = config.identity(Identity::from_pem(certificate, key));
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use tonic::transport::{Channel, Endpoint};
 
-use super::credentials::{Credentials, FILE_INTERVAL};
+use super::credentials::{Credentials, FILE_INTERVAL, Texts};
 use super::errors::WorkerError;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
@@ -29,10 +29,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The parsed address of one broker or several.
 #[derive(Clone)]
 pub(super) struct Addresses {
-    /// With the texts of the files, if they are in files.
     credentials: Credentials,
-    /// The credentials in files. `None`: they are not in files.
-    files: Option<Credentials>,
+    /// The certificates of new connections.
+    texts: Texts,
     /// Host and port of each broker.
     authorities: Vec<String>,
     /// The host and port of a name whose addresses are all used.
@@ -42,10 +41,9 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Parses `host:port`, `dns:///host:port`, or several of the first kind with commas between them.
     pub(super) fn parse(text: &str, credentials: Credentials) -> Result<Self, WorkerError> {
-        let texts = credentials.read_files().map_err(WorkerError::Options)?;
         let mut addresses = Self {
-            files: texts.is_some().then(|| credentials.clone()),
-            credentials: texts.unwrap_or(credentials),
+            texts: credentials.read().map_err(WorkerError::Options)?,
+            credentials,
             authorities: Vec::new(),
             name: None,
         };
@@ -86,7 +84,7 @@ impl Addresses {
     /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
     fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
         let malformed = |cause: &str| WorkerError::Options(format!("address {authority}: {cause}"));
-        let tls = self.credentials.tls_config(host(name));
+        let tls = self.credentials.tls_config(&self.texts, host(name));
         let tls = tls.map_err(|cause| malformed(&cause))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
@@ -353,19 +351,16 @@ impl Brokers {
 
     /// Reads the files of the credentials from time to time. If they have changed, further calls use new connections.
     fn read_files(&mut self) {
-        let Some(files) = &self.addresses.files else {
-            return;
-        };
         if self.read_at.elapsed() < FILE_INTERVAL {
             return;
         }
         self.read_at = Instant::now();
-        let texts = match files.read_files() {
-            Ok(Some(texts)) if !texts.is_same(&self.addresses.credentials) => texts,
+        let texts = match self.addresses.credentials.read() {
+            Ok(texts) if texts != self.addresses.texts => texts,
             Ok(_) => return,
             Err(error) => return tracing::warn!(error, "the old certificates are used"),
         };
-        let old = std::mem::replace(&mut self.addresses.credentials, texts);
+        let old = std::mem::replace(&mut self.addresses.texts, texts);
         let endpoint = |broker: &Broker| self.addresses.endpoint_of(&broker.authority);
         let endpoints: Result<Vec<_>, _> = self.all.iter().map(endpoint).collect();
         match endpoints {
@@ -378,7 +373,7 @@ impl Brokers {
             }
             // The files may be in the middle of a change. They are read again.
             Err(error) => {
-                self.addresses.credentials = old;
+                self.addresses.texts = old;
                 tracing::warn!(%error, "the old certificates are used");
             }
         }
@@ -395,7 +390,7 @@ mod tests {
 
     use super::*;
     use crate::calls::Caller;
-    use crate::credentials::TlsFiles;
+    use crate::credentials::{Pem, Tls};
     use crate::errors::Applied;
 
     fn refusal(address: &str, credentials: Credentials) -> String {
@@ -558,11 +553,10 @@ RQIgESMNBfcgwuh2rSHVxKRsdVucnLpCS/jTwRCqxGEfwI4=\n\
     async fn malformed_certificates_do_not_replace_the_old_ones() {
         let file = std::env::temp_dir().join(format!("ca-{}", std::process::id()));
         std::fs::write(&file, PEM).expect("a file");
-        let files = TlsFiles {
-            ca: Some(file.clone()),
-            ..TlsFiles::default()
-        };
-        let credentials = Credentials::tls_files(files);
+        let credentials = Credentials::tls(Tls {
+            ca: Some(Pem::File(file.clone())),
+            ..Tls::default()
+        });
         let addresses = Addresses::parse("broker.example:1", credentials.clone());
         let transport = Transport::new(addresses.expect("a certificate"));
         transport.route().await.expect("a connection");
