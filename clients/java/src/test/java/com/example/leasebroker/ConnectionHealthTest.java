@@ -87,7 +87,7 @@ class ConnectionHealthTest {
   }
 
   private static Worker startWorker(int port, WarningLog log) {
-    Worker worker = Worker.builder("127.0.0.1:" + port, "work", (item, context) -> null).logger(log).build();
+    Worker worker = Worker.builder("127.0.0.1:" + port, Queue.of("work", (item, context) -> null)).logger(log).build();
     worker.start();
     return worker;
   }

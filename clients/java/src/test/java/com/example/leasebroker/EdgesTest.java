@@ -338,8 +338,7 @@ class EdgesTest {
             return null;
           };
       Worker worker =
-          Worker.builder(broker.address, "work", handler)
-              .intercept(outer)
+          Worker.builder(broker.address, Queue.of("work", handler).intercept(outer))
               .queue(Queue.ofBatches("next", 5, (items, context) -> null).concurrency(2))
               .build();
       worker.start();
@@ -350,7 +349,7 @@ class EdgesTest {
     }
     assertThrows(
         IllegalArgumentException.class,
-        () -> Worker.builder("127.0.0.1:1", "work", (item, context) -> null).queue(Queue.of("work", (item, context) -> null)).build());
+        () -> Worker.builder("127.0.0.1:1", Queue.of("work", (item, context) -> null)).queue(Queue.of("work", (item, context) -> null)).build());
   }
 
   @Test
