@@ -232,7 +232,7 @@ class EdgesTest {
               return late;
             });
     answer.countDown();
-    assertEquals("the name of the broker is unknown: no result in time", failure.message());
+    assertEquals("the name of the broker is unknown: TimeoutException: no result in time", failure.message());
   }
 
   @Test
