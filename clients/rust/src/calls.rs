@@ -20,7 +20,7 @@ pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A request message with its method.
-pub(super) trait Rpc: Send + 'static {
+pub(super) trait Rpc: Sized + Send + 'static {
     type Response: Send;
     const NAME: &'static str;
 
