@@ -93,7 +93,7 @@ final class QueueWorker {
     CompletableFuture.delayedExecutor(grace + CANCEL_GRACE + SETTLE_GRACE, TimeUnit.NANOSECONDS, Runnable::run).execute(settler::giveUp);
     poller.stop();
     pollerThreads.forEach(Threads::join);
-    CompletableFuture<Void> released = CompletableFuture.runAsync(() -> poller.releaseAbandoned(false), calls);
+    CompletableFuture<Void> released = CompletableFuture.runAsync(() -> poller.releaseAbandoned(false, settleUntil), calls);
     waitForHandlers(grace, hurry);
     state.update(state::cancelAll);
     waitForHandlers(CANCEL_GRACE, () -> false);
