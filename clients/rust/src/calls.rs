@@ -114,13 +114,7 @@ pub(super) struct CallOptions<'a> {
     pub(super) gives_up: Option<&'a (dyn Fn(&Failure) -> bool + Sync)>,
 }
 
-/// The response to a request.
-pub(super) struct Answer<T> {
-    pub(super) message: T,
-    pub(super) times: CallTimes,
-}
-
-/// The moments of a call.
+/// The moments of a call that was answered.
 #[derive(Clone, Copy)]
 pub(super) struct CallTimes {
     /// The moment before the first attempt.
@@ -144,15 +138,6 @@ impl CallTimes {
     }
 }
 
-impl<T> Answer<T> {
-    pub(super) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
-        Answer {
-            message: convert(self.message),
-            times: self.times,
-        }
-    }
-}
-
 impl Caller {
     /// Sends a request until it is answered, or until another attempt is of no use. `request` makes it for each attempt, of which
     /// the first one has the number 1.
@@ -160,7 +145,7 @@ impl Caller {
         &self,
         request: impl Fn(u32) -> R,
         options: CallOptions<'_>,
-    ) -> Result<Answer<R::Response>, CallError> {
+    ) -> Result<(R::Response, CallTimes), CallError> {
         let first_sent_at = Instant::now();
         let attempt_timeout = options.attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT);
         let (mut backoff, mut fresh, mut attempts) = (MIN_BACKOFF, false, 0);
@@ -182,7 +167,7 @@ impl Caller {
                         arrived_at: Instant::now(),
                         attempts,
                     };
-                    return Ok(Answer { message, times });
+                    return Ok((message, times));
                 }
                 Err(failure) => failure,
             };

@@ -33,6 +33,7 @@ pub(super) struct Keeper {
 }
 
 /// One Heartbeat call.
+#[derive(Default)]
 pub(super) struct Heartbeat {
     leases: Vec<LeaseNumber>,
     pub(super) renewals: Vec<proto::Renewal>,
@@ -243,13 +244,7 @@ fn due_heartbeats(
             call.leases.len() < MAX_ITEMS_PER_CALL && call.bytes + bytes <= MAX_GROUP_BYTES
         };
         if !heartbeats.last().is_some_and(has_room) {
-            heartbeats.push(Heartbeat {
-                leases: Vec::new(),
-                renewals: Vec::new(),
-                saved: Vec::new(),
-                bytes: 0,
-                period: Duration::ZERO,
-            });
+            heartbeats.push(Heartbeat::default());
         }
         if let Some(call) = heartbeats.last_mut() {
             call.leases.push(*number);

@@ -101,7 +101,7 @@ impl Poller {
             },
             call_options,
         );
-        let answer = match stopping.run_until_cancelled(call).await {
+        let (answer, times) = match stopping.run_until_cancelled(call).await {
             Some(Ok(answer)) => answer,
             given_up => {
                 let error = given_up.and_then(Result::err);
@@ -117,9 +117,9 @@ impl Poller {
                 return error.map_or(Ok(()), Err);
             }
         };
-        let is_empty = answer.message.leases.is_empty();
+        let is_empty = answer.leases.is_empty();
         // Without these, the queue has no item that the worker can get.
-        let held_back = answer.message.held_back();
+        let held_back = answer.held_back();
         let is_ended = matches!(
             held_back,
             HeldBack::Stopping
@@ -128,12 +128,11 @@ impl Poller {
                 | HeldBack::MaxLeases
                 | HeldBack::Rate
         );
-        let retry_after = answer.message.retry_after.is_some();
+        let retry_after = answer.retry_after;
         let retry_after =
-            retry_after.then(|| duration_from_proto(answer.message.retry_after).min(LONGEST_PAUSE));
-        warn_of_too_large(&self.state, &answer.message.too_large);
-        self.state
-            .accept(answer.message.leases, reserved, answer.times);
+            retry_after.map(|after| duration_from_proto(Some(after)).min(LONGEST_PAUSE));
+        warn_of_too_large(&self.state, &answer.too_large);
+        self.state.accept(answer.leases, reserved, times);
         if is_empty && options.until_empty && !is_ended {
             if held_back == HeldBack::Paused {
                 let queue = &options.queue;

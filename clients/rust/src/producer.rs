@@ -159,11 +159,8 @@ impl Client {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        Ok(self
-            .caller
-            .call(|_| request.clone(), options)
-            .await?
-            .message)
+        let answered = self.caller.call(|_| request.clone(), options).await?;
+        Ok(answered.0)
     }
 }
 

@@ -15,7 +15,7 @@ use super::handler_error::HandlerError;
 use super::item::Item;
 use super::leases::{RunNumber, Start};
 use super::middleware::{Handler, Next, Outcome};
-use super::state::State;
+use super::state::{StartHandlers, State};
 
 /// The error of a batch whose results are for another one.
 const OTHER_ITEM: &str =
@@ -57,29 +57,22 @@ where
     Box::new(move |items, context| Box::pin(handler(items, context)))
 }
 
-/// Starts the handler of a worker.
-pub(super) struct Runner {
-    runtime: Handle,
-    handler: Next,
-}
-
-impl Runner {
-    pub(super) const fn new(runtime: Handle, handler: Next) -> Self {
-        Self { runtime, handler }
-    }
-
-    /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
-    pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
-        let handler = self.handler.clone();
-        let guard = |start: Start| (Guard::new(state, start.run), start);
+/// Returns the function that runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
+pub(super) fn start_on(runtime: Handle, handler: Next) -> StartHandlers {
+    Box::new(move |state, starts| {
+        let handler = handler.clone();
+        let guard = |start: Start| {
+            let (state, run) = (state.clone(), Some(start.run));
+            (Guard { state, run }, start)
+        };
         let starts: Vec<_> = starts.into_iter().map(guard).collect();
         // A task that is spawned within the runtime costs less than one from outside.
-        self.runtime.spawn(async move {
+        runtime.spawn(async move {
             for (guard, start) in starts {
                 tokio::spawn(run(guard, handler.clone(), start));
             }
         });
-    }
+    })
 }
 
 /// Ends a run whose task is dropped before the handler has ended. A runtime that ends drops its tasks, and a runtime that has
@@ -91,11 +84,6 @@ struct Guard {
 }
 
 impl Guard {
-    fn new(state: &Arc<State>, run: RunNumber) -> Self {
-        let (state, run) = (state.clone(), Some(run));
-        Self { state, run }
-    }
-
     fn end(mut self, endings: Vec<Ending>) {
         if let Some(run) = self.run.take() {
             self.state.update(|shared| shared.end(run, endings));

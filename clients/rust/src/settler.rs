@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, join_all};
 use uuid::Uuid;
 
-use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF, pause_after_lock};
+use super::calls::{
+    ATTEMPT_TIMEOUT, CallOptions, CallTimes, Caller, MIN_BACKOFF, pause_after_lock,
+};
 use super::endings::{Ending, Kind};
 use super::errors::{Applied, CallError};
 use super::events::{Event, EventName, RetriedCall};
 use super::failure::{Failure, Pushback};
-use super::leases::Phase;
+use super::leases::{HeldLease, Phase};
 use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
 use super::state::{Reserved, Shared, State};
@@ -106,9 +108,7 @@ impl Settler {
             let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
             let error = match self.call(&mut way, &group, next).await {
-                Ok(answer) => {
-                    let times = answer.times;
-                    let (results, next, next_error) = answer.message;
+                Ok(((results, next, next_error), times)) => {
                     let postponed = self.state.update(|shared| {
                         let resent_since = (times.attempts > 1).then_some(times.first_sent_at);
                         note_results(shared, group, &results, resent_since)
@@ -213,7 +213,7 @@ impl Settler {
         way: &mut Way,
         group: &[Ending],
         next: Option<proto::NextClaim>,
-    ) -> Result<Answer<Settlement>, CallError> {
+    ) -> Result<(Settlement, CallTimes), CallError> {
         let until = || last_deadline(&self.state.lock(), group);
         let on_retry = || self.keep_leases(group);
         let way = Mutex::new(way);
@@ -235,16 +235,17 @@ impl Settler {
                     failures: group.iter().map(Ending::failure).collect(),
                     next: next.clone(),
                 };
-                let answer = self.caller.call(request, options).await?;
-                answer.map(|message| (message.results, message.next, message.next_error))
+                let (message, times) = self.caller.call(request, options).await?;
+                let settlement = (message.results, message.next, message.next_error);
+                (settlement, times)
             }
             Some(Kind::Release) => {
                 let request = |_| proto::ReleaseRequest {
                     queue: queue(),
                     releases: group.iter().map(Ending::release).collect(),
                 };
-                let answer = self.caller.call(request, options).await?;
-                answer.map(|message| (message.results, None, None))
+                let (message, times) = self.caller.call(request, options).await?;
+                ((message.results, None, None), times)
             }
             _ => {
                 let request = |_| proto::CompleteRequest {
@@ -252,8 +253,9 @@ impl Settler {
                     completions: group.iter().map(Ending::completion).collect(),
                     next: next.clone(),
                 };
-                let answer = self.caller.call(request, options).await?;
-                answer.map(|message| (message.results, message.next, message.next_error))
+                let (message, times) = self.caller.call(request, options).await?;
+                let settlement = (message.results, message.next, message.next_error);
+                (settlement, times)
             }
         })
     }
@@ -343,8 +345,7 @@ pub(super) fn note_results(
 fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
     let rpc = locked.first()?.kind.rpc();
     note_retry(shared, &locked);
-    let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
-    let tries = 1 + held.map(|lease| lease.tries).max()?;
+    let tries = 1 + held(shared, &locked).map(|lease| lease.tries).max()?;
     let failure = Failure::of_lock();
     let wait = pause_after_lock(tries, settle_timeout(shared, &locked));
     let code = failure.code;
@@ -476,30 +477,26 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     group
 }
 
+/// Returns the leases of endings that are still held.
+fn held<'a>(shared: &'a Shared, group: &'a [Ending]) -> impl Iterator<Item = &'a HeldLease> {
+    let leases = group.iter().map(|ending| ending.lease);
+    leases.filter_map(|lease| shared.held.get(&lease))
+}
+
 fn last_deadline(shared: &Shared, group: &[Ending]) -> Instant {
-    let held = group
-        .iter()
-        .filter_map(|ending| shared.held.get(&ending.lease));
-    held.map(|lease| lease.deadline)
-        .max()
-        .unwrap_or_else(Instant::now)
+    let deadlines = held(shared, group).map(|lease| lease.deadline);
+    deadlines.max().unwrap_or_else(Instant::now)
 }
 
 /// Returns the time of an attempt. If a connection is dead, another attempt must be made before a lease ends.
 fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
-    let held = group
-        .iter()
-        .filter_map(|ending| shared.held.get(&ending.lease));
-    let shortest = held
-        .map(|lease| lease.duration / 2)
-        .min()
-        .unwrap_or(ATTEMPT_TIMEOUT);
+    let halves = held(shared, group).map(|lease| lease.duration / 2);
+    let shortest = halves.min().unwrap_or(ATTEMPT_TIMEOUT);
     shortest.clamp(Duration::from_secs(1), ATTEMPT_TIMEOUT)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::calls::CallTimes;
     use super::super::endings::Done;
     use super::super::memory_log::MemoryLog;
     use super::super::options::Options;

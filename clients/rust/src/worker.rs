@@ -20,7 +20,7 @@ use super::keeper::Keeper;
 use super::middleware::{Handler, Next};
 use super::options::Options;
 use super::poller::Poller;
-use super::runners::{self, Runner};
+use super::runners;
 use super::running::{Handle, RunningWorker, run_all};
 use super::settler::Settler;
 use super::state::State;
@@ -134,9 +134,8 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
     };
     let runtime = RuntimeHandle::try_current()
         .map_err(|error| internal("the worker outside of a tokio runtime", &error))?;
-    let runner = Runner::new(runtime, Next::new(handler, &options.middleware));
-    let start_handlers = Box::new(move |state: &_, starts| runner.start(state, starts));
-    let state = Arc::new(State::new(options, start_handlers));
+    let handler = Next::new(handler, &options.middleware);
+    let state = Arc::new(State::new(options, runners::start_on(runtime, handler)));
 
     let caller = |link: &Link| Caller {
         transport: link.transport.clone(),
