@@ -141,29 +141,27 @@ fn is_loopback(host: &str) -> bool {
 
 /// The source of a bearer token, which each call carries in the header `authorization`.
 #[derive(Clone)]
-pub struct Token(Arc<Source>);
+pub struct Token {
+    /// The token, if it never changes.
+    text: Option<String>,
+    source: Arc<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>,
+}
 
 type TokenResult = Result<String, Box<dyn Error + Send + Sync>>;
-
-enum Source {
-    Text(String),
-    File {
-        path: PathBuf,
-        last: Arc<Mutex<Option<(Instant, String)>>>,
-    },
-    Function(Box<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>),
-}
 
 impl Token {
     /// A token that never changes.
     pub fn text(token: impl Into<String>) -> Self {
-        Self(Arc::new(Source::Text(token.into())))
+        let token: String = token.into();
+        let text = Some(token.clone());
+        let Self { source, .. } = Self::function(move |_| std::future::ready(Ok(token.clone())));
+        Self { text, source }
     }
 
     /// A token in a file. The file is read again every 10 s, and after the broker has refused the token.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let (path, last) = (path.into(), Arc::default());
-        Self(Arc::new(Source::File { path, last }))
+        Self::function(move |fresh| read_file(path.clone(), Arc::clone(&last), fresh))
     }
 
     /// A token that a function returns. It is called for each attempt of a call, with true if the broker has refused the
@@ -173,66 +171,59 @@ impl Token {
         F: Future<Output = TokenResult> + Send + 'static,
     {
         let boxed = move |fresh| -> BoxFuture<'static, TokenResult> { Box::pin(function(fresh)) };
-        Self(Arc::new(Source::Function(Box::new(boxed))))
+        let (text, source) = (None, Arc::new(boxed));
+        Self { text, source }
     }
 
     /// Checks a token that never changes.
     pub(super) fn check(&self) -> Result<(), WorkerError> {
-        match &*self.0 {
-            // The name would be sent as the token.
-            Source::Text(token) if Path::new(token).is_file() => {
-                let text = format!("token: {token} is a file: use Token::file");
-                Err(WorkerError::Options(text))
-            }
-            Source::Text(token) => checked(token).map_err(WorkerError::Options).map(drop),
-            Source::File { .. } | Source::Function(_) => Ok(()),
+        let Some(token) = &self.text else {
+            return Ok(());
+        };
+        // The name would be sent as the token.
+        if Path::new(token).is_file() {
+            let text = format!("token: {token} is a file: use Token::file");
+            return Err(WorkerError::Options(text));
         }
+        checked(token).map_err(WorkerError::Options).map(drop)
     }
 
     /// Returns the token without the white space around it. `fresh`: the broker has refused the last one.
     pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
-        checked(&self.read(fresh).await?).map(str::to_owned)
-    }
-
-    async fn read(&self, fresh: bool) -> Result<String, String> {
-        match &*self.0 {
-            Source::Text(token) => Ok(token.clone()),
-            Source::Function(function) => {
-                let call = AssertUnwindSafe(async { function(fresh).await }).catch_unwind();
-                let token = call.await.map_err(|_| "the function panicked".to_owned())?;
-                token.map_err(|error| error.to_string())
-            }
-            Source::File { path, last } => {
-                let mut last = Arc::clone(last).lock_owned().await;
-                if let Some((read_at, token)) = &*last
-                    && !fresh
-                    && read_at.elapsed() < FILE_INTERVAL
-                {
-                    return Ok(token.clone());
-                }
-                // It may never return, on a file system that does not answer. Then it must block neither the runtime nor its end.
-                let (path, (sender, token)) = (path.clone(), oneshot::channel());
-                let read = move || {
-                    let token = read_token(&path);
-                    if let Ok(token) = &token {
-                        *last = Some((Instant::now(), token.clone()));
-                    }
-                    drop(last);
-                    sender.send(token)
-                };
-                let thread = std::thread::Builder::new().spawn(read);
-                thread.map_err(|error| error.to_string())?;
-                token.await.map_err(|error| error.to_string())?
-            }
-        }
+        let call = AssertUnwindSafe(async { (self.source)(fresh).await }).catch_unwind();
+        let token = call.await.map_err(|_| "the function panicked".to_owned())?;
+        checked(&token.map_err(|error| error.to_string())?).map(str::to_owned)
     }
 }
 
-fn read_token(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-    // A file that is being written can be empty. It is not kept.
-    checked(&text).map(str::to_owned)
+/// Reads the file of a token, unless it was read less than 10 s ago.
+async fn read_file(
+    path: PathBuf,
+    last: Arc<Mutex<Option<(Instant, String)>>>,
+    fresh: bool,
+) -> TokenResult {
+    let mut last = last.lock_owned().await;
+    if let Some((read_at, token)) = &*last
+        && !fresh
+        && read_at.elapsed() < FILE_INTERVAL
+    {
+        return Ok(token.clone());
+    }
+    // It may never return, on a file system that does not answer. Then it must block neither the runtime nor its end.
+    let (sender, token) = oneshot::channel();
+    let read = move || {
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| format!("{}: {error}", path.display()));
+        // A file that is being written can be empty. It is not kept.
+        let token = text.and_then(|text| checked(&text).map(str::to_owned));
+        if let Ok(token) = &token {
+            *last = Some((Instant::now(), token.clone()));
+        }
+        drop(last);
+        sender.send(token)
+    };
+    std::thread::Builder::new().spawn(read)?;
+    Ok(token.await??)
 }
 
 /// Returns a token without the white space around it.
