@@ -9,7 +9,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -27,7 +29,7 @@ public final class Worker {
   private final System.Logger logger;
   private final ConnectionHealth health;
   private final CountDownLatch stopping = new CountDownLatch(1);
-  private final CountDownLatch stopped = new CountDownLatch(1);
+  private final CompletableFuture<Void> stopped = new CompletableFuture<>();
   private final AtomicBoolean stopBegun = new AtomicBoolean();
   private volatile boolean hurry;
   private volatile RuntimeException error;
@@ -111,10 +113,10 @@ public final class Worker {
       try {
         stopAll(Math.max(Values.nanos(grace), 0));
       } finally {
-        stopped.countDown();
+        stopped.complete(null);
       }
     }
-    Threads.await(stopped);
+    stopped.join();
     if (error != null) {
       throw error;
     }
@@ -159,10 +161,10 @@ public final class Worker {
     if (used == null) {
       return;
     }
-    List<Thread> stops = queues.stream().map(queue -> Threads.start("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
-    long until = Clock.now() + limit + QueueWorker.LONGEST_END;
-    stops.forEach(each -> Threads.join(each, until));
-    if (stops.stream().anyMatch(Thread::isAlive)) {
+    var stops = queues.stream().map(queue -> Threads.run("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
+    CompletableFuture<Void> all = CompletableFuture.allOf(stops.toArray(CompletableFuture[]::new));
+    all.completeOnTimeout(null, limit + QueueWorker.LONGEST_END, TimeUnit.NANOSECONDS).join();
+    if (!stops.stream().allMatch(CompletableFuture::isDone)) {
       setError(new IllegalStateException("the worker has not stopped in time: an observer or a logger blocks its threads"));
     }
     health.close();

@@ -77,7 +77,7 @@ class EdgesTest {
         new HandlerThreads(
             run -> {
               together.countDown();
-              Threads.await(together);
+              Watcher.await(together);
               returned.countDown();
             },
             (run, error) -> {});
@@ -189,7 +189,7 @@ class EdgesTest {
         ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       frozen.wake =
           call -> {
-            Threads.await(end);
+            Watcher.await(end);
             return null;
           };
       Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext(), text -> {});
@@ -218,7 +218,7 @@ class EdgesTest {
     Transport transport =
         withLookup(
             host -> {
-              Threads.await(answer);
+              Watcher.await(answer);
               throw new IOException("unknown");
             });
     Caller caller = new Caller(transport, null, failure -> {}, retry -> {});

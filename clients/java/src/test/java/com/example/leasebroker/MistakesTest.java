@@ -161,7 +161,7 @@ class MistakesTest {
         Threads.start(
             "closer",
             () -> {
-              Threads.await(called);
+              Watcher.await(called);
               client.close();
             });
     for (String applied : List.of("unknown", "no")) {
@@ -302,7 +302,7 @@ class MistakesTest {
     TokenSource token =
         fresh -> {
           asked.countDown();
-          Threads.await(never);
+          Watcher.await(never);
           return "late";
         };
     Worker worker = builder((item, context) -> null).token(token).build();
@@ -317,7 +317,7 @@ class MistakesTest {
     CountDownLatch never = new CountDownLatch(1);
     TokenSource token =
         fresh -> {
-          Threads.await(never);
+          Watcher.await(never);
           return "late";
         };
     assertTimeoutPreemptively(Duration.ofSeconds(60), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
@@ -410,7 +410,7 @@ class MistakesTest {
         event -> {
           events.accept(event);
           if (event.name() == Event.Name.COMPLETED) {
-            Threads.await(end);
+            Watcher.await(end);
           }
         };
     Worker worker = builder(Queue.of("work", (item, context) -> null).onEvent(observer)).build();
