@@ -28,20 +28,11 @@ func Connect(address string, options ...Option) (*Connection, error) {
 
 // NewWorker is as the function NewWorker, over this connection.
 func (c *Connection) NewWorker(queue string, handler Handler, options ...Option) (*Worker, error) {
-	if handler == nil {
-		return nil, errors.New("the handler is nil")
-	}
-	return newWorker(c, queue, 0, handler.inBatches(), options)
+	return newWorker(c, queue, 1, handler.inBatches(), options)
 }
 
 // NewBatchWorker is as the function NewBatchWorker, over this connection.
 func (c *Connection) NewBatchWorker(queue string, batch int, handler BatchHandler, options ...Option) (*Worker, error) {
-	if batch < 1 {
-		return nil, errBatch(batch)
-	}
-	if handler == nil {
-		return nil, errors.New("the handler is nil")
-	}
 	return newWorker(c, queue, batch, handler, options)
 }
 

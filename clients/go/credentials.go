@@ -21,7 +21,7 @@ import (
 // tokenFileInterval is the time after which the file of a token is read again.
 const tokenFileInterval = 10 * time.Second
 
-// Security is how a connection is protected. Make it with Plaintext, PlaintextAllowed, TLS or TLSFrom.
+// Security is how a connection is protected. Make it with Plaintext, PlaintextAllowed or TLS.
 type Security struct {
 	transport      credentials.TransportCredentials
 	allowPlaintext bool
@@ -34,84 +34,71 @@ func Plaintext() Security { return Security{} }
 // PlaintextAllowed does not encrypt, and accepts every address. Use it if the network is trusted.
 func PlaintextAllowed() Security { return Security{allowPlaintext: true} }
 
-// TLSFiles are the PEM texts of a TLS connection. The zero value trusts the system's authorities.
+// TLSFiles are the certificates of a TLS connection, each as a PEM text or as the path of its file. The zero value trusts the system's
+// authorities. Files are read for each new connection, so those that were replaced count from the next connection on.
 type TLSFiles struct {
-	// CA has the certificates of the authorities that are trusted. Nil: those of the system.
-	CA []byte
-	// Cert and Key identify this program to the broker. Nil: it does not identify itself.
-	Cert, Key []byte
+	// CA has the certificates of the authorities that are trusted. Without it and CAFile: those of the system.
+	CA     []byte
+	CAFile string
+	// Cert and Key identify this program to the broker. Without them and their files, it does not identify itself.
+	Cert, Key         []byte
+	CertFile, KeyFile string
 	// ServerName is the name in the broker's certificate. Empty: the host of the address.
 	ServerName string
 }
 
 // TLS encrypts the connection.
 func TLS(files TLSFiles) Security {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files.ServerName}
-	if files.CA != nil {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(files.CA) {
-			return Security{err: errors.New("credentials: CA has no certificate in PEM form")}
-		}
+	config, err := files.read()
+	if err != nil {
+		return Security{err: fmt.Errorf("credentials: %w", err)}
 	}
-	if files.Cert != nil || files.Key != nil {
-		pair, err := tls.X509KeyPair(files.Cert, files.Key)
-		if err != nil {
-			return Security{err: fmt.Errorf("credentials: %w", err)}
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return Security{transport: credentials.NewTLS(config)}
-}
-
-// TLSPaths are the paths of the PEM files of a TLS connection. They are read for each new connection, so files that were replaced
-// count from the next connection on. An empty path stands for an absent text of TLSFiles.
-type TLSPaths struct {
-	CA, Cert, Key string
-	// ServerName is as in TLSFiles.
-	ServerName string
-}
-
-// TLSFrom encrypts the connection with the texts in files.
-func TLSFrom(paths TLSPaths) Security {
-	security := paths.read()
-	if security.err == nil {
-		security.transport = fileCredentials{security.transport, paths}
-	}
-	return security
+	return Security{transport: fileCredentials{credentials.NewTLS(config), files}}
 }
 
 // read reads the files as they are now.
-func (p TLSPaths) read() Security {
-	files := TLSFiles{ServerName: p.ServerName}
+func (f TLSFiles) read() (*tls.Config, error) {
 	for _, file := range []struct {
 		path string
 		text *[]byte
-	}{{p.CA, &files.CA}, {p.Cert, &files.Cert}, {p.Key, &files.Key}} {
+	}{{f.CAFile, &f.CA}, {f.CertFile, &f.Cert}, {f.KeyFile, &f.Key}} {
 		if file.path == "" {
 			continue
 		}
 		var err error
 		if *file.text, err = os.ReadFile(file.path); err != nil {
-			return Security{err: fmt.Errorf("credentials: %w", err)}
+			return nil, err
 		}
 	}
-	return TLS(files)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
+	if f.CA != nil {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(f.CA) {
+			return nil, errors.New("CA has no certificate in PEM form")
+		}
+	}
+	if f.Cert == nil && f.Key == nil {
+		return config, nil
+	}
+	pair, err := tls.X509KeyPair(f.Cert, f.Key)
+	config.Certificates = []tls.Certificate{pair}
+	return config, err
 }
 
 // fileCredentials reads the files for each connection.
 type fileCredentials struct {
 	credentials.TransportCredentials
-	paths TLSPaths
+	files TLSFiles
 }
 
 func (c fileCredentials) ClientHandshake(
 	ctx context.Context, authority string, connection net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
-	security := c.paths.read()
-	if security.err != nil {
-		return nil, nil, security.err
+	config, err := c.files.read()
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials: %w", err)
 	}
-	return security.transport.ClientHandshake(ctx, authority, connection)
+	return credentials.NewTLS(config).ClientHandshake(ctx, authority, connection)
 }
 
 func (c fileCredentials) Clone() credentials.TransportCredentials { return c }

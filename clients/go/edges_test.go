@@ -22,8 +22,8 @@ import (
 )
 
 func TestMissingCertificateFileIsAnError(t *testing.T) {
-	paths := leasebroker.TLSPaths{Cert: "nowhere.pem", Key: "nowhere.pem"}
-	_, err := leasebroker.NewClient("broker.example:1", leasebroker.Credentials(leasebroker.TLSFrom(paths)))
+	files := leasebroker.TLSFiles{CertFile: "nowhere.pem", KeyFile: "nowhere.pem"}
+	_, err := leasebroker.NewClient("broker.example:1", leasebroker.Credentials(leasebroker.TLS(files)))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("NewClient returns %v", err)
 	}

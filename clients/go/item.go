@@ -92,32 +92,25 @@ func (i *Item) column(name string) (any, error) {
 
 // TimeLeft returns the time until the lease ends if no further heartbeat is answered.
 func (i *Item) TimeLeft() time.Duration {
-	if i.lease == nil {
-		return 0
-	}
-	i.lease.state.mu.Lock()
-	defer i.lease.state.mu.Unlock()
-	return time.Until(i.lease.deadline)
+	return ofLease(i, func(lease *heldLease) time.Duration { return time.Until(lease.deadline) })
 }
 
 // IsHeld is false if the lease was lost. Handlers of batches ask it before each item.
 func (i *Item) IsHeld() bool {
-	if i.lease == nil {
-		return false
-	}
-	i.lease.state.mu.Lock()
-	defer i.lease.state.mu.Unlock()
-	return i.lease.phase == phaseRunning
+	return ofLease(i, func(lease *heldLease) bool { return lease.phase == phaseRunning })
 }
 
 // InDoubt is true if no heartbeat was answered for half of the lease.
 func (i *Item) InDoubt() bool {
-	if i.lease == nil {
-		return false
+	return ofLease(i, func(lease *heldLease) bool { return lease.inDoubt })
+}
+
+// ofLease looks at the lease of an item. The item of a test has none, and gets the zero value.
+func ofLease[T any](item *Item, look func(*heldLease) T) (found T) {
+	if item.lease != nil {
+		item.lease.state.read(func() { found = look(item.lease) })
 	}
-	i.lease.state.mu.Lock()
-	defer i.lease.state.mu.Unlock()
-	return i.lease.inDoubt
+	return found
 }
 
 // SaveCheckpoint keeps bytes that say how far the work has come. The next heartbeat stores them on the row, or the call

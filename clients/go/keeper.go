@@ -32,11 +32,11 @@ type beat struct {
 	leases   []*heldLease
 	renewals []*pb.Renewal
 	// saved has the numbers of the checkpoints that the call carries.
-	saved   []int
-	size    int
-	timeout time.Duration
-	period  time.Duration
-	fresh   bool
+	saved []int
+	size  int
+	// period is the time until the next ones, and the time of the attempt.
+	period time.Duration
+	fresh  bool
 }
 
 // run keeps the leases until the context ends.
@@ -204,7 +204,7 @@ func (k *keeper) beats(now time.Time, wake *alarm) []*beat {
 		return nil
 	}
 	for _, beat := range beats {
-		beat.period, beat.timeout = period, period
+		beat.period = period
 	}
 	state.nextBeat = now.Add(period)
 	wake.noLaterThan(state.nextBeat)
@@ -216,7 +216,7 @@ func (k *keeper) send(ctx context.Context, beat *beat) {
 	// Without a duration the broker extends each lease by its own.
 	request := &pb.HeartbeatRequest{Queue: k.state.options.queue, Renewals: beat.renewals}
 	sentAt := time.Now()
-	response, failure := attempt(ctx, k.caller, k.transport.client.Heartbeat, request, beat.timeout, beat.fresh)
+	response, failure := attempt(ctx, k.caller, k.transport.client.Heartbeat, request, beat.period, beat.fresh)
 	if ctx.Err() != nil {
 		return
 	}

@@ -29,7 +29,7 @@ type options struct {
 	queue       string
 	workerID    string
 	concurrency int
-	batch       int
+	batch       int // the number of items that one handler gets
 	lease       time.Duration
 	heartbeat   bool
 	timeLimit   time.Duration
@@ -104,6 +104,7 @@ func newOptions(address string, given []Option) (*options, error) {
 	o := &options{
 		workerID:    defaultWorkerID(),
 		concurrency: 1,
+		batch:       1,
 		heartbeat:   true,
 		wait:        20 * time.Second,
 		grace:       15 * time.Second,
@@ -143,8 +144,8 @@ func (o *options) checkWorker() error {
 		return errors.New("WorkerID is empty")
 	case o.concurrency < 1:
 		return fmt.Errorf("Concurrency is %d; it must be at least 1", o.concurrency)
-	case o.batch < 0 || o.batch > maxItemsPerCall:
-		return errBatch(o.batch)
+	case o.batch < 1 || o.batch > maxItemsPerCall:
+		return fmt.Errorf("the batch is %d; it must be 1 to %d", o.batch, maxItemsPerCall)
 	case o.maxStuck < 1:
 		return fmt.Errorf("MaxStuck is %d; it must be at least 1", o.maxStuck)
 	case len(o.groups) > maxGroups:
@@ -159,10 +160,6 @@ func (o *options) checkWorker() error {
 	return nil
 }
 
-func errBatch(batch int) error {
-	return fmt.Errorf("the batch is %d; it must be 1 to %d", batch, maxItemsPerCall)
-}
-
 // lostReason is the reason of a lease that the worker gives up by itself.
 func (o *options) lostReason() string {
 	if o.heartbeat {
@@ -171,11 +168,8 @@ func (o *options) lostReason() string {
 	return "the lease has ended"
 }
 
-// slotSize is the number of items that one handler gets.
-func (o *options) slotSize() int { return max(o.batch, 1) }
-
 // maxSlotsPerCall is the number of handlers for which one claim can get items.
-func (o *options) maxSlotsPerCall() int { return max(maxItemsPerCall/o.slotSize(), 1) }
+func (o *options) maxSlotsPerCall() int { return max(maxItemsPerCall/o.batch, 1) }
 
 // pollers is the number of claims that can wait at the same time: as many as it takes to fill all slots.
 func (o *options) pollers() int {

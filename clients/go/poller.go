@@ -79,7 +79,7 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	request := &pb.ClaimBatchRequest{
 		Queue:       options.queue,
 		WorkerId:    options.workerID,
-		MaxItems:    int32(slots * options.slotSize()),
+		MaxItems:    int32(slots * options.batch),
 		WaitTimeout: durationpb.New(wait),
 		RequestId:   newRequestID(),
 		MaxBytes:    maxResponseBytes,

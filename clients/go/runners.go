@@ -24,6 +24,9 @@ type Middleware func(next BatchHandler) BatchHandler
 
 // inBatches makes a handler of one item a handler of batches.
 func (h Handler) inBatches() BatchHandler {
+	if h == nil {
+		return nil
+	}
 	return func(ctx context.Context, items []*Item) (map[*Item]*Result, error) {
 		result, err := h(ctx, items[0])
 		if result == nil {

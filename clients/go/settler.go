@@ -82,13 +82,18 @@ func (s *settler) waitForEndings(ctx context.Context) bool {
 // gather lets handlers that end at the same time share a call. If the handlers are long it waits, else it yields as long as that
 // brings further endings.
 func (s *settler) gather() {
-	if wait := s.state.gatherTime(); wait > 0 {
-		time.Sleep(wait)
-		return
-	}
-	for seen, found := 0, s.state.countEndings(); found > seen && found < maxItemsPerCall; found = s.state.countEndings() {
+	for seen := 0; ; runtime.Gosched() {
+		var wait time.Duration
+		var found int
+		s.state.read(func() { wait, found = s.state.gathering.wait(len(s.state.runs)), len(s.state.endings) })
+		if wait > 0 {
+			time.Sleep(wait)
+			return
+		}
+		if found <= seen || found >= maxItemsPerCall {
+			return
+		}
 		seen = found
-		runtime.Gosched()
 	}
 }
 
@@ -273,7 +278,7 @@ func (s *settler) nextClaim(slots int) *pb.NextClaim {
 	options := s.state.options
 	claim := &pb.NextClaim{
 		WorkerId:  options.workerID,
-		MaxItems:  int32(slots * options.slotSize()),
+		MaxItems:  int32(slots * options.batch),
 		RequestId: newRequestID(),
 		MaxBytes:  maxResponseBytes,
 		Groups:    options.groups,
@@ -398,15 +403,14 @@ func takeGroup(state *state) []*ending {
 	return group
 }
 
-func lastDeadline(state *state, group []*ending) time.Time {
-	state.mu.Lock()
-	defer state.mu.Unlock()
-	var last time.Time
-	for _, ending := range group {
-		if ending.lease.deadline.After(last) {
-			last = ending.lease.deadline
+func lastDeadline(state *state, group []*ending) (last time.Time) {
+	state.read(func() {
+		for _, ending := range group {
+			if ending.lease.deadline.After(last) {
+				last = ending.lease.deadline
+			}
 		}
-	}
+	})
 	return last
 }
 

@@ -91,6 +91,13 @@ func (s *state) update(change func()) {
 	s.unlock()
 }
 
+// read looks at the state under the lock.
+func (s *state) read(look func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look()
+}
+
 // unlock releases the lock and runs the effects of the changes.
 func (s *state) unlock() {
 	effects := s.effects
@@ -123,23 +130,18 @@ func (s *state) reserveSlots() int {
 		return 0
 	}
 	// Otherwise a worker whose endings all meet a lock would claim without an end.
-	if s.countResending() >= s.options.concurrency {
+	resending := 0
+	for _, lease := range s.held {
+		if lease.phase == phaseResending {
+			resending++
+		}
+	}
+	if resending >= s.options.concurrency {
 		return 0
 	}
 	slots := min(s.freeSlots(), s.options.maxSlotsPerCall())
 	s.reserved += slots
 	return slots
-}
-
-// countResending counts the endings that wait because of locked rows. No claim is made during other repetitions.
-func (s *state) countResending() int {
-	count := 0
-	for _, lease := range s.held {
-		if lease.phase == phaseResending {
-			count++
-		}
-	}
-	return count
 }
 
 // freeSlots counts the slots that neither a handler nor a claim has. A stuck handler that may be replaced has none.
@@ -198,7 +200,7 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 		s.returnSlots(slots)
 		return
 	}
-	for leases := range slices.Chunk(leases, s.options.slotSize()) {
+	for leases := range slices.Chunk(leases, s.options.batch) {
 		s.start(leases)
 	}
 	s.returnSlots(slots)
@@ -263,19 +265,6 @@ func (s *state) requeueLocked(all bool) {
 			s.locked = append(s.locked, ending)
 		}
 	}
-}
-
-// gatherTime is the time for which the settler waits for further endings.
-func (s *state) gatherTime() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gathering.wait(len(s.runs))
-}
-
-func (s *state) countEndings() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.endings)
 }
 
 // drop forgets a lease.

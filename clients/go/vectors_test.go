@@ -69,7 +69,7 @@ type machine struct {
 func newMachine(o vectorOptions) *machine {
 	options, _ := newOptions("127.0.0.1:1", nil)
 	options.queue, options.logger = "orders", slog.New(slog.DiscardHandler)
-	options.concurrency, options.batch = max(o.Slots, 1), o.Batch
+	options.concurrency, options.batch = max(o.Slots, 1), max(o.Batch, 1)
 	options.heartbeat = o.Heartbeat == nil || *o.Heartbeat
 	options.timeLimit, options.maxStuck = time.Duration(o.TimeLimitMs)*time.Millisecond, o.MaxStuck
 	if o.StuckAfterMs > 0 {
@@ -279,7 +279,7 @@ func (m *machine) follow() time.Time {
 		m.act("send heartbeat " + strings.Join(ids, " "))
 	}
 	m.state.requeueLocked(false)
-	if len(m.calls) == 0 && m.state.countEndings() > 0 {
+	if len(m.calls) == 0 && len(m.state.endings) > 0 {
 		parts, slots := m.settler.take()
 		m.unclaimed = slots
 		for i, part := range parts {
@@ -292,7 +292,7 @@ func (m *machine) follow() time.Time {
 	m.state.update(func() {
 		if m.begun && m.pollSlots == 0 && m.state.mayClaim() {
 			if m.pollSlots = m.state.reserveSlots(); m.pollSlots > 0 {
-				m.act(fmt.Sprintf("claim %d", m.pollSlots*m.state.options.slotSize()))
+				m.act(fmt.Sprintf("claim %d", m.pollSlots*m.state.options.batch))
 			}
 		}
 	})
@@ -317,7 +317,7 @@ func (m *machine) send(part []*ending, isFirst bool) {
 	call := &sentCall{group: part, attempts: 1, sentAt: m.now}
 	if isFirst && kind != "release" && m.unclaimed > 0 {
 		call.slots, m.unclaimed = m.unclaimed, 0
-		action += fmt.Sprintf(", claim %d", call.slots*m.state.options.slotSize())
+		action += fmt.Sprintf(", claim %d", call.slots*m.state.options.batch)
 	}
 	m.calls[kind] = call
 	m.act(action)

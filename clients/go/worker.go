@@ -93,6 +93,9 @@ func newWorker(connection *Connection, queue string, batch int, handler BatchHan
 	if err := o.checkWorker(); err != nil {
 		return nil, err
 	}
+	if handler == nil {
+		return nil, errors.New("the handler is nil")
+	}
 	for _, surround := range slices.Backward(o.middleware) {
 		handler = surround(handler)
 	}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use lease_broker_client::{Credentials, Tls, Token};
+use lease_broker_client::{Credentials, Pem, Tls, Token};
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::CertifiedKey;
 use tonic::metadata::MetadataValue;
@@ -161,11 +161,14 @@ impl CredentialArgs {
         Ok(match self.tls(addresses)? {
             None if self.plaintext => Credentials::plaintext_anywhere(),
             None => Credentials::plaintext(),
-            Some(_) => Credentials::tls_files(lease_broker_client::TlsFiles {
-                ca: self.ca.clone(),
-                identity: self.certificate.clone().zip(self.key.clone()),
-                server_name: self.server_name.clone(),
-            }),
+            Some(_) => {
+                let file = |path: &Option<PathBuf>| path.clone().map(Pem::File);
+                Credentials::tls(Tls {
+                    ca: file(&self.ca),
+                    identity: file(&self.certificate).zip(file(&self.key)),
+                    server_name: self.server_name.clone(),
+                })
+            }
         })
     }
 
@@ -197,19 +200,23 @@ impl CredentialArgs {
         });
         let certificate = self.certificate.as_deref().zip(self.key.as_deref());
         let identity = certificate.map(|(certificate, key)| read_identity(certificate, key));
-        Ok(Some(TlsFiles(Tls {
+        Ok(Some(TlsFiles {
             ca: ca.transpose()?,
             identity: identity.transpose()?,
             server_name: self.server_name.clone(),
-        })))
+        }))
     }
 }
 
 /// The contents of the files of TLS.
-struct TlsFiles(Tls);
+struct TlsFiles {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    server_name: Option<String>,
+}
 
 impl From<TlsFiles> for ClientTlsConfig {
-    fn from(TlsFiles(files): TlsFiles) -> Self {
+    fn from(files: TlsFiles) -> Self {
         let mut config = match &files.ca {
             Some(ca) => Self::new().ca_certificate(Certificate::from_pem(ca)),
             None => Self::new().with_native_roots(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lease_broker_client::{
-    Applied, Client, Context, Credentials, Done, EventName, Item, NewItem, Tls, Token, Worker,
+    Applied, Client, Context, Credentials, Done, EventName, Item, NewItem, Pem, Tls, Token, Worker,
     WorkerError,
 };
 use lease_broker_proto::{self as proto, Outcome};
@@ -194,8 +194,11 @@ async fn tls_connection_proves_both_sides() {
         .client_ca_root(tonic::transport::Certificate::from_pem(&certificate));
     let address = broker.serve(Some(tls)).await.to_string();
     let credentials = Credentials::tls(Tls {
-        ca: Some(certificate.clone().into_bytes()),
-        identity: Some((certificate.into_bytes(), private.into_bytes())),
+        ca: Some(Pem::Text(certificate.clone().into_bytes())),
+        identity: Some((
+            Pem::Text(certificate.into_bytes()),
+            Pem::Text(private.into_bytes()),
+        )),
         server_name: Some("localhost".to_owned()),
     });
     let client = Client::new(&address, credentials, Some(Token::text("secret"))).expect("valid");

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lease_broker_client::{
     Cause, Client, Connection, Context, Credentials, Done, EventName, HandlerError, Item, Next,
-    Row, TlsFiles, Value,
+    Pem, Row, Tls, Value,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
@@ -41,14 +41,14 @@ async fn certificate_files_that_were_replaced_are_used() {
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("a file");
-        path
+        Pem::File(path)
     };
-    let files = TlsFiles {
+    let tls = Tls {
         ca: Some(write("ca.pem", &server)),
         identity: Some((write("cert.pem", &old), write("key.pem", &old_key))),
         server_name: Some("localhost".to_owned()),
     };
-    let client = Client::new(&address, Credentials::tls_files(files), None).expect("valid");
+    let client = Client::new(&address, Credentials::tls(tls), None).expect("valid");
     let refused = client.clone().timeout(Duration::from_secs(1));
     let refused = refused.wake("work").await;
     assert!(refused.is_err(), "the broker does not know the old one");
@@ -59,11 +59,11 @@ async fn certificate_files_that_were_replaced_are_used() {
 
 #[tokio::test]
 async fn missing_certificate_file_is_an_error() {
-    let files = TlsFiles {
-        ca: Some("nowhere.pem".into()),
-        ..TlsFiles::default()
+    let tls = Tls {
+        ca: Some(Pem::File("nowhere.pem".into())),
+        ..Tls::default()
     };
-    let client = Client::new("broker.example:1", Credentials::tls_files(files), None);
+    let client = Client::new("broker.example:1", Credentials::tls(tls), None);
     let error = client.err().expect("refused").to_string();
     assert!(error.contains("nowhere.pem"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Options and credentials that are refused before a call is made, and the groups that claims name.
 
-use lease_broker_client::{Client, Context, Credentials, Done, Item, Retry, Tls, Worker};
+use lease_broker_client::{Client, Context, Credentials, Done, Item, Pem, Retry, Tls, Worker};
 
 use crate::client::scripted::{Message, Scripted};
 use crate::support::timeout::wait_until;
@@ -74,7 +74,7 @@ async fn plaintext_to_another_machine_is_refused() {
 #[tokio::test]
 async fn malformed_certificates_are_refused() {
     let tls = Tls {
-        identity: Some((b"x".to_vec(), b"x".to_vec())),
+        identity: Some((Pem::Text(b"x".to_vec()), Pem::Text(b"x".to_vec()))),
         ..Tls::default()
     };
     let worker = Worker::new("broker.example:1", "work").credentials(Credentials::tls(tls));

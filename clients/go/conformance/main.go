@@ -150,8 +150,8 @@ func newWorker(given settings, out *journal) (*leasebroker.Worker, error) {
 		options = append(options, leasebroker.MaxStuck(given.MaxStuck))
 	}
 	if given.CAFile != "" {
-		files := leasebroker.TLSPaths{CA: given.CAFile, Cert: given.CertFile, Key: given.KeyFile}
-		options = append(options, leasebroker.Credentials(leasebroker.TLSFrom(files)))
+		files := leasebroker.TLSFiles{CAFile: given.CAFile, CertFile: given.CertFile, KeyFile: given.KeyFile}
+		options = append(options, leasebroker.Credentials(leasebroker.TLS(files)))
 	}
 	work := &work{effects: given.Effects, noop: given.Noop, out: out}
 	if given.Batch > 0 {

@@ -2,6 +2,7 @@ import com.example.leasebroker.Context;
 import com.example.leasebroker.Event;
 import com.example.leasebroker.FollowUp;
 import com.example.leasebroker.Item;
+import com.example.leasebroker.Queue;
 import com.example.leasebroker.Result;
 import com.example.leasebroker.Worker;
 import java.io.FileOutputStream;
@@ -36,9 +37,8 @@ public final class DemoWorker {
     try (OutputStream journal = new FileOutputStream(arguments[3], true)) {
       DemoWorker demo = new DemoWorker(arguments[1], journal);
       Worker worker =
-          Worker.batchBuilder(arguments[0], "rainfall", Integer.parseInt(arguments[2]), demo::process)
+          Worker.builder(arguments[0], Queue.ofBatches("rainfall", Integer.parseInt(arguments[2]), demo::process).onEvent(demo::record))
               .workerId(demo.name)
-              .onEvent(demo::record)
               .build();
       Thread stop = new Thread(() -> stopAtEndOfInput(worker), "stop");
       stop.setDaemon(true);

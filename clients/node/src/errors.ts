@@ -114,7 +114,7 @@ export function decisionIn(error: unknown): Retry | DeadLetter | Release | null 
   return null;
 }
 
-/** The reason of a cancelled handler's signal. */
+/** The reason of a cancelled handler's signal. After "lease_lost" another worker may have the item, and nothing is sent for it any more. */
 export class Cancelled extends Error {
   override name = "Cancelled";
 
@@ -123,33 +123,6 @@ export class Cancelled extends Error {
     message: string,
   ) {
     super(message);
-  }
-}
-
-/** The lease was lost. Another worker may have the item, and nothing is sent for it any more. */
-export class LeaseLostError extends Cancelled {
-  override name = "LeaseLostError";
-
-  constructor(message: string) {
-    super("lease_lost", message);
-  }
-}
-
-/** The handler has run for longer than the option `timeLimit`. */
-export class TimeLimitError extends Cancelled {
-  override name = "TimeLimitError";
-
-  constructor(message: string) {
-    super("time_limit", message);
-  }
-}
-
-/** The worker stops, and the grace has passed. */
-export class ShutdownError extends Cancelled {
-  override name = "ShutdownError";
-
-  constructor() {
-    super("shutdown", "the worker stops");
   }
 }
 

@@ -10,11 +10,8 @@ export {
   type Cause,
   DeadLetter,
   LeaseBrokerError,
-  LeaseLostError,
   Release,
   Retry,
-  ShutdownError,
-  TimeLimitError,
 } from "./errors.js";
 export type { Event, EventName, Observer } from "./events.js";
 export type { FollowUp, Item, Result } from "./item.js";

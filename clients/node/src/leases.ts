@@ -120,10 +120,7 @@ export class Context {
     this.#run = run;
   }
 
-  /**
-   * A signal that is aborted when the handler must stop. Its reason is a `LeaseLostError`, a `TimeLimitError` or a
-   * `ShutdownError`.
-   */
+  /** A signal that is aborted when the handler must stop. Its reason is a `Cancelled`. */
   get signal(): AbortSignal {
     return this.#run.signal;
   }

@@ -2,7 +2,7 @@
 
 import { MAX_DELAY, now } from "./clock.js";
 import { type Ending, failed, released } from "./endings.js";
-import { type Cancelled, LeaseLostError, ShutdownError } from "./errors.js";
+import { Cancelled } from "./errors.js";
 import type { Events } from "./events.js";
 import { Gathering } from "./gathering.js";
 import type { Keeper } from "./keeper.js";
@@ -228,7 +228,7 @@ export class State {
     this.events.emit("lost", lease.item, { reason: reason || undefined });
     this.drop(lease);
     const { run } = lease;
-    if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new LeaseLostError(reason));
+    if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new Cancelled("lease_lost", reason));
   }
 
   /** The reason of a lease that the worker gives up by its own clock. */
@@ -251,7 +251,7 @@ export class State {
 
   /** Cancels all handlers, because the worker stops. */
   cancelAll(): void {
-    for (const run of this.runs) this.cancel(run, new ShutdownError());
+    for (const run of this.runs) this.cancel(run, new Cancelled("shutdown", "the worker stops"));
   }
 
   /** Drops the leases of handlers that have not returned. They expire. Returns true if there are such handlers. */

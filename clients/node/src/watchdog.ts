@@ -2,7 +2,7 @@
 
 import { now } from "./clock.js";
 import { failed, limitText, released } from "./endings.js";
-import { TimeLimitError } from "./errors.js";
+import { Cancelled } from "./errors.js";
 import type { HeldLease, Run } from "./leases.js";
 import type { State } from "./state.js";
 
@@ -71,7 +71,7 @@ export class Watchdog {
     if (lease.phase === "waiting") {
       state.settle(released(lease));
     } else if (!state.options.heartbeat) {
-      if (lease.phase === "running" && lease.run !== null) state.cancel(lease.run, new TimeLimitError(limitText(null)));
+      if (lease.phase === "running" && lease.run !== null) state.cancel(lease.run, new Cancelled("time_limit", limitText(null)));
     } else if (!lease.missed) {
       lease.missed = true;
       state.events.emit("heartbeat_missed", lease.item);
@@ -87,7 +87,7 @@ export class Watchdog {
     if (run.cancelled === null) {
       if (timeLimit === null) return Infinity;
       if (time < run.startedAt + timeLimit) return run.startedAt + timeLimit;
-      state.cancel(run, new TimeLimitError(limitText(timeLimit)));
+      state.cancel(run, new Cancelled("time_limit", limitText(timeLimit)));
     }
     if (time >= run.failAt) {
       run.failAt = Infinity;

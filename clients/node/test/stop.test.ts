@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { type Handler, ShutdownError, Worker } from "../src/index.js";
+import { Cancelled, type Handler, Worker } from "../src/index.js";
 import { LEASED, READY, startBroker } from "./support/broker.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
@@ -26,7 +26,7 @@ test("after the grace, items are released with their checkpoints", async (t) => 
   await worker.start();
   await journal.waitFor("started");
   assert.equal(await worker.stop("200ms"), true);
-  assert.ok(reason instanceof ShutdownError);
+  assert.ok(reason instanceof Cancelled && reason.cause === "shutdown");
   const rows = broker.sql("SELECT lease_state AS s, lease_attempt AS a, CAST(lease_checkpoint AS TEXT) AS c FROM work");
   assert.deepEqual(rows, [{ s: READY, a: 0, c: "page 17" }]);
 });

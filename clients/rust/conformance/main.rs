@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease_broker_client::{
-    BatchDone, Context, Credentials, Item, RunningWorker, TlsFiles, Worker, WorkerError,
+    BatchDone, Context, Credentials, Item, Pem, RunningWorker, Tls, Worker, WorkerError,
 };
 use serde_json::{Value as Json, json};
 
@@ -59,8 +59,8 @@ impl Options {
 
     /// Returns the files for TLS. `None`: plaintext.
     fn credentials(&self) -> Option<Credentials> {
-        let file = |name| self.text(name).map(PathBuf::from);
-        Some(Credentials::tls_files(TlsFiles {
+        let file = |name| self.text(name).map(PathBuf::from).map(Pem::File);
+        Some(Credentials::tls(Tls {
             ca: Some(file("ca_file")?),
             identity: file("cert_file").zip(file("key_file")),
             server_name: None,

@@ -20,12 +20,9 @@ pub(super) const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A request message with its method.
-pub(super) trait Rpc: Clone + Send + Sync + 'static {
+pub(super) trait Rpc: Sized + Send + 'static {
     type Response: Send;
     const NAME: &'static str;
-
-    /// Changes the request before it is sent again.
-    fn before_retry(&mut self) {}
 
     /// Returns the number of entries, of which each has one result.
     fn entries(&self) -> usize {
@@ -77,11 +74,6 @@ macro_rules! rpcs {
 
 rpcs! {
     "ClaimBatch" claim_batch ClaimBatchRequest ClaimBatchResponse {
-        // A claim that waits for items looks like a broker that does not answer.
-        fn before_retry(&mut self) {
-            self.wait_timeout = None;
-        }
-
         fn is_stopping(response: &Self::Response) -> bool {
             response.held_back() == HeldBack::Stopping
         }
@@ -101,7 +93,7 @@ type RetryObserver = Arc<dyn Fn(RetriedCall, &Failure) + Send + Sync>;
 /// Sends requests on the connections of one thread.
 #[derive(Clone)]
 pub(super) struct Caller {
-    pub(super) transport: Arc<Transport>,
+    pub(super) transport: Transport,
     pub(super) token: Option<Token>,
     /// Receives the result of each attempt. `None`: it was answered.
     pub(super) on_attempt: AttemptObserver,
@@ -122,13 +114,7 @@ pub(super) struct CallOptions<'a> {
     pub(super) gives_up: Option<&'a (dyn Fn(&Failure) -> bool + Sync)>,
 }
 
-/// The response to a request.
-pub(super) struct Answer<T> {
-    pub(super) message: T,
-    pub(super) times: CallTimes,
-}
-
-/// The moments of a call.
+/// The moments of a call that was answered.
 #[derive(Clone, Copy)]
 pub(super) struct CallTimes {
     /// The moment before the first attempt.
@@ -152,31 +138,14 @@ impl CallTimes {
     }
 }
 
-impl<T> Answer<T> {
-    pub(super) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
-        Answer {
-            message: convert(self.message),
-            times: self.times,
-        }
-    }
-}
-
 impl Caller {
-    /// Sends a request until it is answered, or until another attempt is of no use.
+    /// Sends a request until it is answered, or until another attempt is of no use. `request` makes it for each attempt, of which
+    /// the first one has the number 1.
     pub(super) async fn call<R: Rpc>(
         &self,
-        request: R,
+        request: impl Fn(u32) -> R,
         options: CallOptions<'_>,
-    ) -> Result<Answer<R::Response>, CallError> {
-        self.call_with(|| request.clone(), options).await
-    }
-
-    /// Does the same with a request that is made anew for each attempt.
-    pub(super) async fn call_with<R: Rpc>(
-        &self,
-        request: impl Fn() -> R,
-        options: CallOptions<'_>,
-    ) -> Result<Answer<R::Response>, CallError> {
+    ) -> Result<(R::Response, CallTimes), CallError> {
         let first_sent_at = Instant::now();
         let attempt_timeout = options.attempt_timeout.unwrap_or(ATTEMPT_TIMEOUT);
         let (mut backoff, mut fresh, mut attempts) = (MIN_BACKOFF, false, 0);
@@ -189,10 +158,7 @@ impl Caller {
                 let left = until().saturating_duration_since(sent_at);
                 timeout = timeout.min(left).max(Duration::from_millis(1));
             }
-            let mut request = request();
-            if attempts > 1 {
-                request.before_retry();
-            }
+            let request = request(attempts);
             let mut failure = match self.attempt(request, timeout, fresh).await {
                 Ok(message) => {
                     let times = CallTimes {
@@ -201,7 +167,7 @@ impl Caller {
                         arrived_at: Instant::now(),
                         attempts,
                     };
-                    return Ok(Answer { message, times });
+                    return Ok((message, times));
                 }
                 Err(failure) => failure,
             };

@@ -54,7 +54,7 @@ pub struct Context(Arc<Cancellation>);
 
 /// The two steps by which a handler is ended.
 #[derive(Debug)]
-pub(super) struct Cancellation {
+struct Cancellation {
     cause: OnceLock<Cause>,
     /// Step 1: the handler is asked to end. Most handlers end before anybody asks for the token.
     cancelled: OnceLock<CancellationToken>,
@@ -62,70 +62,60 @@ pub(super) struct Cancellation {
     dropped: AbortHandle,
 }
 
-impl Cancellation {
-    /// Returns a cancellation, and the registration of the future that step 2 drops.
-    pub(super) fn new() -> (Self, AbortRegistration) {
-        let (dropped, registration) = AbortHandle::new_pair();
-        let cancellation = Self {
-            cause: OnceLock::new(),
-            cancelled: OnceLock::new(),
-            dropped,
-        };
-        (cancellation, registration)
-    }
-
-    pub(super) fn cancel(&self, cause: Cause) {
-        // A handler is cancelled once: the first cause stays.
-        let _ = self.cause.set(cause);
-        self.token().cancel();
-    }
-
-    pub(super) fn drop_handler(&self) {
-        self.dropped.abort();
-    }
-
-    fn token(&self) -> &CancellationToken {
-        self.cancelled.get_or_init(CancellationToken::new)
-    }
-
-    pub(super) fn cause(&self) -> Option<Cause> {
-        self.cause.get().copied()
-    }
-}
-
 /// A context that is not cancelled, for tests of handlers.
 impl Default for Context {
     fn default() -> Self {
-        Self::new(Arc::new(Cancellation::new().0))
+        Self::new().0
     }
 }
 
 impl Context {
+    /// Returns a context, and the registration of the future that step 2 drops.
+    pub(super) fn new() -> (Self, AbortRegistration) {
+        let (dropped, registration) = AbortHandle::new_pair();
+        let cancellation = Cancellation {
+            cause: OnceLock::new(),
+            cancelled: OnceLock::new(),
+            dropped,
+        };
+        (Self(Arc::new(cancellation)), registration)
+    }
+
     /// Returns a context that is cancelled already, for tests of handlers.
     pub fn cancelled_by(cause: Cause) -> Self {
         let context = Self::default();
-        context.0.cancel(cause);
+        context.cancel(cause);
         context
     }
 
-    pub(super) fn new(cancellation: Arc<Cancellation>) -> Self {
-        Self(cancellation)
+    pub(super) fn cancel(&self, cause: Cause) {
+        // A handler is cancelled once: the first cause stays.
+        let _ = self.0.cause.set(cause);
+        self.signal().cancel();
+    }
+
+    pub(super) fn drop_handler(&self) {
+        self.0.dropped.abort();
+    }
+
+    fn signal(&self) -> &CancellationToken {
+        self.0.cancelled.get_or_init(CancellationToken::new)
     }
 
     /// Waits until the handler is cancelled. The handler's future is dropped 5 s later, or after half of
     /// [`Worker::stuck_after`](super::Worker::stuck_after) if that is less.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        self.0.token().cancelled()
+        self.signal().cancelled()
     }
 
     /// Returns a token that is cancelled together with the handler, for code that takes one.
     pub fn token(&self) -> CancellationToken {
-        self.0.token().child_token()
+        self.signal().child_token()
     }
 
     /// Returns the reason of the cancellation. `None`: the handler was not cancelled.
     pub fn cause(&self) -> Option<Cause> {
-        self.0.cause()
+        self.0.cause.get().copied()
     }
 
     /// Returns an error if the handler was cancelled.
@@ -142,7 +132,7 @@ impl Context {
     /// # Errors
     /// [`Cancelled`], as [`Self::check`].
     pub async fn unless_cancelled<F: Future>(&self, future: F) -> Result<F::Output, Cancelled> {
-        let output = self.0.token().run_until_cancelled(future).await;
+        let output = self.signal().run_until_cancelled(future).await;
         // The cause is set before the token is cancelled.
         let cause = self.cause().unwrap_or(Cause::Shutdown);
         output.ok_or(Cancelled { cause })

@@ -24,47 +24,34 @@ pub struct Credentials(Kind);
 #[derive(Clone)]
 enum Kind {
     Plaintext { anywhere: bool },
-    Tls(Box<Tls>),
-    Files(Arc<TlsFiles>),
+    Tls(Arc<Tls>),
 }
 
-/// The paths of the PEM files of a TLS connection. They are looked at every 10 s, so files that were replaced count soon.
-#[derive(Clone, Debug, Default)]
-pub struct TlsFiles {
-    /// The file of the certificates of the authorities that are trusted. `None`: those of the system.
-    pub ca: Option<PathBuf>,
-    /// The files of the certificate and of the private key of this program. `None`: it does not identify itself.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the broker's certificate. `None`: the host of the address.
-    pub server_name: Option<String>,
-}
-
-impl TlsFiles {
-    fn read(&self) -> Result<Tls, String> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| format!("credentials: {}: {error}", path.display()))
-        };
-        let identity = match &self.identity {
-            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
-            None => None,
-        };
-        Ok(Tls {
-            ca: self.ca.as_ref().map(read).transpose()?,
-            identity,
-            server_name: self.server_name.clone(),
-        })
-    }
-}
-
-/// The PEM texts of a TLS connection. The default trusts the authorities of the system.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// The certificates of a TLS connection. The default trusts the authorities of the system.
+#[derive(Clone, Default)]
 pub struct Tls {
     /// The certificates of the authorities that are trusted. `None`: those of the system.
-    pub ca: Option<Vec<u8>>,
+    pub ca: Option<Pem>,
     /// The certificate and the private key of this program. `None`: it does not identify itself.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub identity: Option<(Pem, Pem)>,
     /// The name in the broker's certificate. `None`: the host of the address.
     pub server_name: Option<String>,
+}
+
+/// A text in PEM form.
+#[derive(Clone)]
+pub enum Pem {
+    /// The text.
+    Text(Vec<u8>),
+    /// The file of the text. It is looked at every 10 s, so one that was replaced counts soon.
+    File(PathBuf),
+}
+
+/// The texts of certificates at one moment.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Texts {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Credentials {
@@ -80,28 +67,26 @@ impl Credentials {
 
     /// Encrypts the connection.
     pub fn tls(tls: Tls) -> Self {
-        Self(Kind::Tls(Box::new(tls)))
+        Self(Kind::Tls(Arc::new(tls)))
     }
 
-    /// Encrypts the connection with the texts in files.
-    pub fn tls_files(files: TlsFiles) -> Self {
-        Self(Kind::Files(Arc::new(files)))
-    }
-
-    /// Returns the credentials with the texts that the files have now. `None`: they are not in files.
-    pub(super) fn read_files(&self) -> Result<Option<Self>, String> {
-        match &self.0 {
-            Kind::Files(files) => Ok(Some(Self::tls(files.read()?))),
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns whether both have the same texts.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Kind::Tls(own), Kind::Tls(other)) => own == other,
-            _ => false,
-        }
+    /// Reads the certificates, as their files are now.
+    pub(super) fn read(&self) -> Result<Texts, String> {
+        let Kind::Tls(tls) = &self.0 else {
+            return Ok(Texts::default());
+        };
+        let read = |pem: &Pem| match pem {
+            Pem::Text(text) => Ok(text.clone()),
+            Pem::File(path) => std::fs::read(path)
+                .map_err(|error| format!("credentials: {}: {error}", path.display())),
+        };
+        let identity = tls.identity.as_ref();
+        let identity =
+            identity.map(|(certificate, key)| Ok::<_, String>((read(certificate)?, read(key)?)));
+        Ok(Texts {
+            ca: tls.ca.as_ref().map(read).transpose()?,
+            identity: identity.transpose()?,
+        })
     }
 
     /// Checks that a host may be called. `host` has no port.
@@ -119,17 +104,21 @@ impl Credentials {
     ///
     /// # Errors
     /// A text has no certificate. tonic takes such authorities, and then trusts no broker.
-    pub(super) fn tls_config(&self, host: &str) -> Result<Option<ClientTlsConfig>, String> {
+    pub(super) fn tls_config(
+        &self,
+        texts: &Texts,
+        host: &str,
+    ) -> Result<Option<ClientTlsConfig>, String> {
         let Kind::Tls(tls) = &self.0 else {
             return Ok(None);
         };
         let name = tls.server_name.as_deref().unwrap_or(host);
         let mut config = ClientTlsConfig::new().domain_name(name.trim_matches(['[', ']']));
-        config = match &tls.ca {
+        config = match &texts.ca {
             Some(ca) => config.ca_certificate(Certificate::from_pem(with_certificate("ca", ca)?)),
             None => config.with_native_roots(),
         };
-        if let Some((certificate, key)) = &tls.identity {
+        if let Some((certificate, key)) = &texts.identity {
             let certificate = with_certificate("identity", certificate)?;
             config = config.identity(Identity::from_pem(certificate, key));
         }
@@ -152,29 +141,27 @@ fn is_loopback(host: &str) -> bool {
 
 /// The source of a bearer token, which each call carries in the header `authorization`.
 #[derive(Clone)]
-pub struct Token(Arc<Source>);
+pub struct Token {
+    /// The token, if it never changes.
+    text: Option<String>,
+    source: Arc<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>,
+}
 
 type TokenResult = Result<String, Box<dyn Error + Send + Sync>>;
-
-enum Source {
-    Text(String),
-    File {
-        path: PathBuf,
-        last: Arc<Mutex<Option<(Instant, String)>>>,
-    },
-    Function(Box<dyn Fn(bool) -> BoxFuture<'static, TokenResult> + Send + Sync>),
-}
 
 impl Token {
     /// A token that never changes.
     pub fn text(token: impl Into<String>) -> Self {
-        Self(Arc::new(Source::Text(token.into())))
+        let token: String = token.into();
+        let text = Some(token.clone());
+        let Self { source, .. } = Self::function(move |_| std::future::ready(Ok(token.clone())));
+        Self { text, source }
     }
 
     /// A token in a file. The file is read again every 10 s, and after the broker has refused the token.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let (path, last) = (path.into(), Arc::default());
-        Self(Arc::new(Source::File { path, last }))
+        Self::function(move |fresh| read_file(path.clone(), Arc::clone(&last), fresh))
     }
 
     /// A token that a function returns. It is called for each attempt of a call, with true if the broker has refused the
@@ -184,66 +171,59 @@ impl Token {
         F: Future<Output = TokenResult> + Send + 'static,
     {
         let boxed = move |fresh| -> BoxFuture<'static, TokenResult> { Box::pin(function(fresh)) };
-        Self(Arc::new(Source::Function(Box::new(boxed))))
+        let (text, source) = (None, Arc::new(boxed));
+        Self { text, source }
     }
 
     /// Checks a token that never changes.
     pub(super) fn check(&self) -> Result<(), WorkerError> {
-        match &*self.0 {
-            // The name would be sent as the token.
-            Source::Text(token) if Path::new(token).is_file() => {
-                let text = format!("token: {token} is a file: use Token::file");
-                Err(WorkerError::Options(text))
-            }
-            Source::Text(token) => checked(token).map_err(WorkerError::Options).map(drop),
-            Source::File { .. } | Source::Function(_) => Ok(()),
+        let Some(token) = &self.text else {
+            return Ok(());
+        };
+        // The name would be sent as the token.
+        if Path::new(token).is_file() {
+            let text = format!("token: {token} is a file: use Token::file");
+            return Err(WorkerError::Options(text));
         }
+        checked(token).map_err(WorkerError::Options).map(drop)
     }
 
     /// Returns the token without the white space around it. `fresh`: the broker has refused the last one.
     pub(super) async fn get(&self, fresh: bool) -> Result<String, String> {
-        checked(&self.read(fresh).await?).map(str::to_owned)
-    }
-
-    async fn read(&self, fresh: bool) -> Result<String, String> {
-        match &*self.0 {
-            Source::Text(token) => Ok(token.clone()),
-            Source::Function(function) => {
-                let call = AssertUnwindSafe(async { function(fresh).await }).catch_unwind();
-                let token = call.await.map_err(|_| "the function panicked".to_owned())?;
-                token.map_err(|error| error.to_string())
-            }
-            Source::File { path, last } => {
-                let mut last = Arc::clone(last).lock_owned().await;
-                if let Some((read_at, token)) = &*last
-                    && !fresh
-                    && read_at.elapsed() < FILE_INTERVAL
-                {
-                    return Ok(token.clone());
-                }
-                // It may never return, on a file system that does not answer. Then it must block neither the runtime nor its end.
-                let (path, (sender, token)) = (path.clone(), oneshot::channel());
-                let read = move || {
-                    let token = read_token(&path);
-                    if let Ok(token) = &token {
-                        *last = Some((Instant::now(), token.clone()));
-                    }
-                    drop(last);
-                    sender.send(token)
-                };
-                let thread = std::thread::Builder::new().spawn(read);
-                thread.map_err(|error| error.to_string())?;
-                token.await.map_err(|error| error.to_string())?
-            }
-        }
+        let call = AssertUnwindSafe(async { (self.source)(fresh).await }).catch_unwind();
+        let token = call.await.map_err(|_| "the function panicked".to_owned())?;
+        checked(&token.map_err(|error| error.to_string())?).map(str::to_owned)
     }
 }
 
-fn read_token(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-    // A file that is being written can be empty. It is not kept.
-    checked(&text).map(str::to_owned)
+/// Reads the file of a token, unless it was read less than 10 s ago.
+async fn read_file(
+    path: PathBuf,
+    last: Arc<Mutex<Option<(Instant, String)>>>,
+    fresh: bool,
+) -> TokenResult {
+    let mut last = last.lock_owned().await;
+    if let Some((read_at, token)) = &*last
+        && !fresh
+        && read_at.elapsed() < FILE_INTERVAL
+    {
+        return Ok(token.clone());
+    }
+    // It may never return, on a file system that does not answer. Then it must block neither the runtime nor its end.
+    let (sender, token) = oneshot::channel();
+    let read = move || {
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| format!("{}: {error}", path.display()));
+        // A file that is being written can be empty. It is not kept.
+        let token = text.and_then(|text| checked(&text).map(str::to_owned));
+        if let Ok(token) = &token {
+            *last = Some((Instant::now(), token.clone()));
+        }
+        drop(last);
+        sender.send(token)
+    };
+    std::thread::Builder::new().spawn(read)?;
+    Ok(token.await??)
 }
 
 /// Returns a token without the white space around it.

@@ -85,7 +85,7 @@ impl BatchDone {
 }
 
 /// The end of one item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ending {
     pub(super) lease: LeaseNumber,
     pub(super) kind: Kind,
@@ -101,8 +101,9 @@ pub(super) struct Ending {
 }
 
 /// The kind of an ending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Complete,
     Fail,
     Release,
@@ -129,42 +130,38 @@ impl Kind {
 }
 
 impl Ending {
-    fn new(lease: LeaseNumber, kind: Kind) -> Self {
-        Self {
-            lease,
-            kind,
-            completion: proto::Completion::default(),
-            text: String::new(),
-            dead_letter: false,
-            delay: None,
-            checkpoint: None,
-            lease_id: String::new(),
-        }
-    }
-
     pub(super) fn completed(lease: LeaseNumber, done: Done) -> Self {
         let follow_up = |(queue, item): (String, NewItem)| proto::FollowUp {
             queue,
             item: Some(item.into_proto()),
         };
-        let mut ending = Self::new(lease, Kind::Complete);
-        ending.completion.follow_ups = done.follow_ups.into_iter().map(follow_up).collect();
-        ending.completion.columns = row_to_proto(done.columns);
-        ending
+        let completion = proto::Completion {
+            follow_ups: done.follow_ups.into_iter().map(follow_up).collect(),
+            columns: row_to_proto(done.columns),
+            ..proto::Completion::default()
+        };
+        Self {
+            lease,
+            completion,
+            ..Self::default()
+        }
     }
 
     pub(super) fn failed(lease: LeaseNumber, text: &str) -> Self {
-        let text = text.chars().take(MAX_TEXT_CHARS).collect();
         Self {
-            text,
-            ..Self::new(lease, Kind::Fail)
+            lease,
+            kind: Kind::Fail,
+            text: text.chars().take(MAX_TEXT_CHARS).collect(),
+            ..Self::default()
         }
     }
 
     pub(super) fn released(lease: LeaseNumber, delay: Option<Duration>) -> Self {
         Self {
+            lease,
+            kind: Kind::Release,
             delay,
-            ..Self::new(lease, Kind::Release)
+            ..Self::default()
         }
     }
 
@@ -184,12 +181,9 @@ impl Ending {
         match (error.kind, cause) {
             (ErrorKind::Release { after }, _) => return Self::released(lease, after),
             (ErrorKind::DeadLetter, _) => ending.dead_letter = true,
-            (
-                ErrorKind::Failed {
-                    retry_after: Some(after),
-                },
-                _,
-            ) => ending.delay = Some(after),
+            (ErrorKind::Failed { retry_after }, _) if retry_after.is_some() => {
+                ending.delay = retry_after;
+            }
             (_, Some(Cause::Shutdown)) => return Self::released(lease, None),
             (ErrorKind::Cancelled, Some(Cause::TimeLimit)) => {
                 ending.text = time_limit_text(time_limit);

@@ -92,28 +92,21 @@ impl Failure {
             let fields = request.field_violations.into_iter();
             fields.map(|violation| violation.field).collect()
         });
-        let failure = Self {
+        let mut failure = Self {
             reason,
             fields: fields.unwrap_or_default(),
             pushback: pushback(status),
             applied,
             ..Self::new(status.code(), message)
         };
-        failure.with_content_too_large()
-    }
-
-    /// Gives the HTTP status 413 of a proxy the code that gRPC has for a request that is too large. The broker never has the
-    /// whole request.
-    fn with_content_too_large(self) -> Self {
-        let is_of_proxy = self.code == Code::Unknown && self.reason.is_empty();
-        if !is_of_proxy || !self.message.ends_with("HTTP status code 413") {
-            return self;
+        // The HTTP status 413 of a proxy gets the code that gRPC has for a request that is too large. The broker never has the
+        // whole request.
+        let is_of_proxy = failure.code == Code::Unknown && failure.reason.is_empty();
+        if is_of_proxy && failure.message.ends_with("HTTP status code 413") {
+            failure.code = Code::ResourceExhausted;
+            failure.applied = Applied::No;
         }
-        Self {
-            code: Code::ResourceExhausted,
-            applied: Applied::No,
-            ..self
-        }
+        failure
     }
 
     /// Returns the code, the broker's reason and the message.

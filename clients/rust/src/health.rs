@@ -1,12 +1,11 @@
 //! The health of the calls to the brokers: the events `connected` and `disconnected`, the warnings while no call is
 //! answered, and one half of the worker's health.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tonic::Code;
 
 use super::events::{Event, EventLog, EventName};
@@ -19,41 +18,46 @@ const NEXT_WARNING: Duration = Duration::from_secs(30);
 
 pub(super) struct ConnectionHealth {
     events: Arc<EventLog>,
-    connected: AtomicBool,
+    calls: watch::Sender<Calls>,
+}
+
+struct Calls {
     /// The time since which no call was answered. `None`: the last call was answered.
-    failing_since: watch::Sender<Option<Instant>>,
+    failing_since: Option<Instant>,
+    /// Whether the last call was answered. False before the first one.
+    connected: bool,
     /// The text of the last failure.
-    cause: Mutex<String>,
+    cause: String,
 }
 
 impl ConnectionHealth {
     /// Expects the first answer from now on. The first attempt can take long to fail.
     pub(super) fn new(events: Arc<EventLog>) -> Self {
-        Self {
-            events,
-            connected: AtomicBool::new(false),
-            failing_since: watch::Sender::new(Some(Instant::now())),
-            cause: Mutex::new("no answer yet".to_owned()),
-        }
+        let calls = watch::Sender::new(Calls {
+            failing_since: Some(Instant::now()),
+            connected: false,
+            cause: "no answer yet".to_owned(),
+        });
+        Self { events, calls }
     }
 
     /// Notes the result of an attempt. An error of the broker is an answer, unless it says that its database is away.
     pub(super) fn note(&self, failure: Option<&Failure>) {
         let unanswered = failure
             .filter(|failure| failure.reason.is_empty() || failure.code == Code::Unavailable);
-        if let Some(failure) = unanswered {
-            *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = failure.text();
-        }
-        let since = unanswered.map(|_| Instant::now());
-        self.failing_since.send_if_modified(|failing_since| {
-            let changes = failing_since.is_some() != since.is_some();
-            if changes {
-                *failing_since = since;
+        let mut changed = false;
+        self.calls.send_if_modified(|calls| {
+            changed = calls.connected == unanswered.is_some();
+            calls.connected = unanswered.is_none();
+            if let Some(failure) = unanswered {
+                calls.cause = failure.text();
             }
-            changes
+            let differs = calls.failing_since.is_some() != unanswered.is_some();
+            if differs {
+                calls.failing_since = unanswered.map(|_| Instant::now());
+            }
+            differs
         });
-        let answered = unanswered.is_none();
-        let changed = self.connected.swap(answered, Ordering::Relaxed) != answered;
         match unanswered {
             _ if !changed => {}
             Some(failure) => {
@@ -66,35 +70,28 @@ impl ConnectionHealth {
 
     /// Returns whether the last call was answered.
     pub(super) fn answers(&self) -> bool {
-        self.failing_since.borrow().is_none()
+        self.calls.borrow().failing_since.is_none()
     }
 
     /// Returns the time for which calls have failed. Zero: the last one was answered.
     pub(super) fn failing_for(&self) -> Duration {
-        let since = *self.failing_since.borrow();
+        let since = self.calls.borrow().failing_since;
         since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    fn cause(&self) -> String {
-        let cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
-        cause.clone()
     }
 
     /// Warns while no call is answered, until the future is dropped.
     pub(super) async fn warn(&self, address: &str) {
-        let mut failing_since = self.failing_since.subscribe();
+        let mut calls = self.calls.subscribe();
         loop {
-            let Some(since) = *failing_since.borrow_and_update() else {
+            let since = calls.borrow_and_update().failing_since;
+            let Some(since) = since else {
                 // An error means that the sender is gone, and the sender is in `self`.
-                let _ = failing_since.changed().await;
+                let _ = calls.changed().await;
                 continue;
             };
             let mut next = since + FIRST_WARNING;
-            while tokio::time::timeout_at(next, failing_since.changed())
-                .await
-                .is_err()
-            {
-                let cause = self.cause();
+            while timeout_at(next, calls.changed()).await.is_err() {
+                let cause = calls.borrow().cause.clone();
                 let seconds = since.elapsed().as_secs();
                 tracing::warn!(address, seconds, cause, "calls to the broker fail");
                 next += NEXT_WARNING;

@@ -1,13 +1,12 @@
 //! The row that a handler receives.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::errors::WorkerError;
-use super::values::{MAX_DURATION, Row};
+use super::values::{MAX_DURATION, Row, row_to_proto};
 use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
 
@@ -17,21 +16,22 @@ pub(super) type LeaseNumber = u64;
 /// The number of the next lease. All workers share it, so that the items of one are not taken for those of another.
 static NEXT_LEASE: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number that no other lease has.
-pub(super) fn next_lease() -> LeaseNumber {
-    NEXT_LEASE.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The leases that a worker holds. An item asks it for the state of its own lease.
-pub(super) trait HeldLeases: fmt::Debug + Send + Sync {
-    /// Returns the time until a lease ends if no further heartbeat is answered. Zero if it was lost.
-    fn time_left(&self, lease: LeaseNumber) -> Duration;
-    /// Returns whether a lease is held and its item is being worked on.
-    fn is_held(&self, lease: LeaseNumber) -> bool;
-    /// Returns whether no heartbeat was answered for half of a lease.
-    fn in_doubt(&self, lease: LeaseNumber) -> bool;
+/// The leases that a worker holds. An item asks it for its own lease.
+pub(super) trait HeldLeases: Send + Sync {
+    /// Returns the state of a lease. `None`: it was settled or lost.
+    fn look(&self, lease: LeaseNumber) -> Option<LeaseState>;
     /// Keeps bytes for the next heartbeat or settlement of a lease.
     fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError>;
+}
+
+/// The state of a lease at one moment.
+pub(super) struct LeaseState {
+    /// The moment until which the lease is held if no further heartbeat is answered.
+    pub(super) deadline: Instant,
+    /// Whether the item is being worked on.
+    pub(super) is_running: bool,
+    /// Whether no heartbeat was answered for half of the lease.
+    pub(super) in_doubt: bool,
 }
 
 /// A leased row. A clone is another handle of the same lease.
@@ -40,16 +40,11 @@ pub struct Item(Arc<Leased>);
 
 #[derive(Debug)]
 struct Leased {
-    key: String,
     columns: Row,
     /// The columns whose values are of a newer API.
     newer: BTreeSet<String>,
-    attempt: i32,
-    max_attempts: i32,
-    fencing_token: i64,
-    ready_time: Option<SystemTime>,
-    checkpoint: Option<Vec<u8>>,
-    trace_parent: String,
+    /// The message, without the columns.
+    message: proto::Lease,
     lease: LeaseNumber,
     /// `None`: the item has no lease. It was made for a test.
     leases: Option<Weak<dyn HeldLeases>>,
@@ -123,50 +118,37 @@ macro_rules! typed {
 }
 
 impl Item {
-    pub(super) fn new(
-        lease: proto::Lease,
-        number: LeaseNumber,
-        leases: Weak<dyn HeldLeases>,
-    ) -> Self {
-        let item = lease.item.unwrap_or_default();
+    pub(super) fn new(mut message: proto::Lease, leases: Option<Weak<dyn HeldLeases>>) -> Self {
         let (mut columns, mut newer) = (Row::new(), BTreeSet::new());
-        for (name, value) in item.columns {
+        let row = message.item.get_or_insert_default();
+        for (name, value) in std::mem::take(&mut row.columns) {
             match value.try_into() {
                 Ok(value) => drop(columns.insert(name, value)),
                 Err(UnknownKind) => drop(newer.insert(name)),
             }
         }
-        let ready_time = lease.ready_time.map(SystemTime::try_from);
         Self(Arc::new(Leased {
-            key: item.key,
             columns,
             newer,
-            attempt: lease.attempt,
-            max_attempts: lease.max_attempts,
-            fencing_token: lease.fencing_token,
-            ready_time: ready_time.and_then(Result::ok),
-            checkpoint: lease.checkpoint,
-            trace_parent: lease.trace_parent,
-            lease: number,
-            leases: Some(leases),
+            message,
+            lease: NEXT_LEASE.fetch_add(1, Ordering::Relaxed),
+            leases,
         }))
     }
 
     /// Returns an item for tests of handlers, in its first attempt. It has no lease, so it is always held.
     pub fn of_row(key: impl Into<String>, columns: Row) -> Self {
-        Self(Arc::new(Leased {
+        let row = proto::Item {
             key: key.into(),
-            columns,
-            newer: BTreeSet::new(),
+            columns: row_to_proto(columns),
+        };
+        let message = proto::Lease {
+            item: Some(row),
             attempt: 1,
-            max_attempts: 0,
             fencing_token: 1,
-            ready_time: None,
-            checkpoint: None,
-            trace_parent: String::new(),
-            lease: next_lease(),
-            leases: None,
-        }))
+            ..proto::Lease::default()
+        };
+        Self::new(message, None)
     }
 
     /// Returns the same item in this attempt, with the checkpoint of the one before. For tests of handlers.
@@ -174,8 +156,8 @@ impl Item {
     pub fn with_attempt(&self, attempt: i32, checkpoint: Option<&[u8]>) -> Self {
         let mut item = Self::of_row(self.key(), self.0.columns.clone());
         if let Some(leased) = Arc::get_mut(&mut item.0) {
-            leased.attempt = attempt;
-            leased.checkpoint = checkpoint.map(<[u8]>::to_vec);
+            leased.message.attempt = attempt;
+            leased.message.checkpoint = checkpoint.map(<[u8]>::to_vec);
         }
         item
     }
@@ -184,13 +166,17 @@ impl Item {
         self.0.leases.as_ref().and_then(Weak::upgrade)
     }
 
+    fn look(&self) -> Option<LeaseState> {
+        self.leases()?.look(self.0.lease)
+    }
+
     pub(super) fn lease(&self) -> LeaseNumber {
         self.0.lease
     }
 
     /// Returns the identity of the row, as the broker writes it.
     pub fn key(&self) -> &str {
-        &self.0.key
+        self.0.message.item.as_ref().map_or("", |row| &row.key)
     }
 
     /// Returns the values of the row's columns. A column that is NULL is [`Value::Null`].
@@ -238,33 +224,33 @@ impl Item {
 
     /// Returns the number of this attempt, 1 for the first.
     pub fn attempt(&self) -> i32 {
-        self.0.attempt
+        self.0.message.attempt
     }
 
     /// Returns the number of attempts after which a failure makes the item dead. 0: no limit.
     pub fn max_attempts(&self) -> i32 {
-        self.0.max_attempts
+        self.0.message.max_attempts
     }
 
     /// Returns a number that grows with every lease of this row. Systems that you write to can refuse a smaller one.
     pub fn fencing_token(&self) -> i64 {
-        self.0.fencing_token
+        self.0.message.fencing_token
     }
 
     /// Returns the time at which the item became ready, by the database's clock. `None`: not known.
     pub fn ready_time(&self) -> Option<SystemTime> {
-        self.0.ready_time
+        SystemTime::try_from(self.0.message.ready_time?).ok()
     }
 
     /// Returns the bytes that an earlier lease of this item saved last. `None`: none were saved, or the queue has no
     /// checkpoints.
     pub fn checkpoint(&self) -> Option<&[u8]> {
-        self.0.checkpoint.as_deref()
+        self.0.message.checkpoint.as_deref()
     }
 
     /// Returns the W3C trace context of the lease. Make it the parent of your spans.
     pub fn trace_parent(&self) -> &str {
-        &self.0.trace_parent
+        &self.0.message.trace_parent
     }
 
     /// Returns the time until the lease ends if no further heartbeat is answered. Zero if the lease was lost.
@@ -272,20 +258,20 @@ impl Item {
         if self.0.leases.is_none() {
             return MAX_DURATION;
         }
-        let leases = self.leases();
-        leases.map_or(Duration::ZERO, |leases| leases.time_left(self.0.lease))
+        let deadline = self.look().map(|lease| lease.deadline);
+        deadline.map_or(Duration::ZERO, |at| {
+            at.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Returns whether the lease is held. Handlers of batches ask before each item.
     pub fn is_held(&self) -> bool {
-        let leases = self.leases();
-        self.0.leases.is_none() || leases.is_some_and(|leases| leases.is_held(self.0.lease))
+        self.0.leases.is_none() || self.look().is_some_and(|lease| lease.is_running)
     }
 
     /// Returns whether no heartbeat was answered for half of the lease.
     pub fn in_doubt(&self) -> bool {
-        let leases = self.leases();
-        leases.is_some_and(|leases| leases.in_doubt(self.0.lease))
+        self.look().is_some_and(|lease| lease.in_doubt)
     }
 
     /// Saves bytes that say how far the work has come. The next heartbeat stores them on the row, or the call that fails

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{ATTEMPT_TIMEOUT, Caller};
 use super::context::Cause;
 use super::endings::{Ending, time_limit_text};
-use super::errors::CallError;
 use super::events::{Event, EventName};
 use super::item::LeaseNumber;
 use super::leases::{Phase, RunNumber};
@@ -29,13 +28,12 @@ const MAX_SLEEP: Duration = Duration::from_secs(3_600);
 pub(super) struct Keeper {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
-    /// Ends the worker: the broker does not let it make the call.
-    pub(super) on_fatal: Arc<dyn Fn(CallError) + Send + Sync>,
     /// True after the broker has refused the token of a heartbeat.
     pub(super) fresh_token: Arc<AtomicBool>,
 }
 
 /// One Heartbeat call.
+#[derive(Default)]
 pub(super) struct Heartbeat {
     leases: Vec<LeaseNumber>,
     pub(super) renewals: Vec<proto::Renewal>,
@@ -118,7 +116,7 @@ impl Keeper {
         if error.refuses_caller() {
             self.fresh_token.store(true, Ordering::Relaxed);
             if fresh || self.caller.token.is_none() {
-                (self.on_fatal)(error);
+                self.state.control.fail(error.into());
             }
         }
     }
@@ -246,13 +244,7 @@ fn due_heartbeats(
             call.leases.len() < MAX_ITEMS_PER_CALL && call.bytes + bytes <= MAX_GROUP_BYTES
         };
         if !heartbeats.last().is_some_and(has_room) {
-            heartbeats.push(Heartbeat {
-                leases: Vec::new(),
-                renewals: Vec::new(),
-                saved: Vec::new(),
-                bytes: 0,
-                period: Duration::ZERO,
-            });
+            heartbeats.push(Heartbeat::default());
         }
         if let Some(call) = heartbeats.last_mut() {
             call.leases.push(*number);

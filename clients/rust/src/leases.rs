@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::AbortRegistration;
 
-use super::context::{Cancellation, Cause};
+use super::context::{Cause, Context};
 use super::item::Item;
 use super::values::after;
 
@@ -118,7 +118,7 @@ impl HeldLease {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) items: Arc<[Item]>,
-    pub(super) cancellation: Arc<Cancellation>,
+    pub(super) context: Context,
     pub(super) started_at: Instant,
     pub(super) cancelled: Option<(Cause, Instant)>,
     /// True if the handler still runs long after its cancellation.
@@ -129,7 +129,7 @@ pub(super) struct Run {
 pub(super) struct Start {
     pub(super) run: RunNumber,
     pub(super) items: Arc<[Item]>,
-    pub(super) cancellation: Arc<Cancellation>,
+    pub(super) context: Context,
     /// Ends the future of the handler in the second step of the cancellation.
     pub(super) drops: AbortRegistration,
 }

@@ -33,6 +33,7 @@ mod builder;
 mod calls;
 mod connection;
 mod context;
+mod control;
 mod credentials;
 mod endings;
 mod errors;
@@ -67,7 +68,7 @@ mod worker;
 
 pub use self::connection::Connection;
 pub use self::context::{Cancelled, Cause, Context};
-pub use self::credentials::{Credentials, Tls, TlsFiles, Token};
+pub use self::credentials::{Credentials, Pem, Tls, Token};
 pub use self::endings::{BatchDone, Done};
 pub use self::errors::{Applied, CallError, WorkerError};
 pub use self::events::{Event, EventName, RetriedCall};

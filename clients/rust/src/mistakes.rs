@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lease_broker_proto::lease_service_server::{LeaseService, LeaseServiceServer};
@@ -15,8 +15,6 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::calls::Caller;
-use super::events::EventLog;
-use super::health::ConnectionHealth;
 use super::options::Options;
 use super::poller::Poller;
 use super::state::State;
@@ -55,10 +53,31 @@ impl Broker {
         address
     }
 
+    /// Returns a worker for the broker.
+    fn worker(&self) -> Worker {
+        Worker::new(self.serve().to_string(), "work")
+    }
+
+    /// Returns the text of the first failure.
+    fn failure(&self) -> String {
+        lock(&self.failures)[0].error_message.clone()
+    }
+
     fn error(&self) -> Result<(), Status> {
-        let error = self.errors.lock().expect("no panic").pop_front();
+        let error = lock(&self.errors).pop_front();
         error.map_or(Ok(()), Err)
     }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic")
+}
+
+/// A handler that completes its item.
+async fn complete(_: Item, _: Context) -> Result<Done, HandlerError> {
+    Ok(Done::new())
 }
 
 fn applied(count: usize) -> Vec<proto::SettleResult> {
@@ -71,13 +90,10 @@ fn applied(count: usize) -> Vec<proto::SettleResult> {
 
 #[tonic::async_trait]
 impl LeaseService for Broker {
-    async fn wake(
-        &self,
-        request: Request<proto::WakeRequest>,
-    ) -> Result<Response<proto::WakeResponse>, Status> {
+    async fn wake(&self, request: Request<proto::WakeRequest>) -> Answer<proto::WakeResponse> {
         let token = request.metadata().get("authorization");
         let token = token.map_or("", |token| token.to_str().expect("text"));
-        self.wakes.lock().expect("no panic").push(token.to_owned());
+        lock(&self.wakes).push(token.to_owned());
         self.error()?;
         Ok(Response::new(proto::WakeResponse {}))
     }
@@ -85,14 +101,14 @@ impl LeaseService for Broker {
     async fn claim_batch(
         &self,
         request: Request<proto::ClaimBatchRequest>,
-    ) -> Result<Response<proto::ClaimBatchResponse>, Status> {
+    ) -> Answer<proto::ClaimBatchResponse> {
         let call = {
-            let mut claims = self.claims.lock().expect("no panic");
+            let mut claims = lock(&self.claims);
             *claims += 1;
             *claims
         };
         if call > 1 {
-            let error = self.claim_errors.lock().expect("no panic").pop_front();
+            let error = lock(&self.claim_errors).pop_front();
             return Err(match error {
                 Some(error) => error,
                 None => std::future::pending().await,
@@ -120,14 +136,14 @@ impl LeaseService for Broker {
     async fn complete(
         &self,
         request: Request<proto::CompleteRequest>,
-    ) -> Result<Response<proto::CompleteResponse>, Status> {
+    ) -> Answer<proto::CompleteResponse> {
         if let Some(unanswered) = &self.unanswered {
             unanswered.notify_one();
             std::future::pending::<()>().await;
         }
         self.error()?;
         let results = applied(request.get_ref().completions.len());
-        let mut completes = self.completes.lock().expect("no panic");
+        let mut completes = lock(&self.completes);
         completes.push(request.into_inner());
         Ok(Response::new(proto::CompleteResponse {
             results,
@@ -135,13 +151,10 @@ impl LeaseService for Broker {
         }))
     }
 
-    async fn fail(
-        &self,
-        request: Request<proto::FailRequest>,
-    ) -> Result<Response<proto::FailResponse>, Status> {
+    async fn fail(&self, request: Request<proto::FailRequest>) -> Answer<proto::FailResponse> {
         let failures = request.into_inner().failures;
         let results = applied(failures.len());
-        self.failures.lock().expect("no panic").extend(failures);
+        lock(&self.failures).extend(failures);
         Ok(Response::new(proto::FailResponse {
             results,
             ..proto::FailResponse::default()
@@ -151,7 +164,7 @@ impl LeaseService for Broker {
     async fn release(
         &self,
         request: Request<proto::ReleaseRequest>,
-    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+    ) -> Answer<proto::ReleaseResponse> {
         let results = applied(request.into_inner().releases.len());
         Ok(Response::new(proto::ReleaseResponse { results }))
     }
@@ -159,7 +172,7 @@ impl LeaseService for Broker {
     async fn release_claims(
         &self,
         _: Request<proto::ReleaseClaimsRequest>,
-    ) -> Result<Response<proto::ReleaseClaimsResponse>, Status> {
+    ) -> Answer<proto::ReleaseClaimsResponse> {
         if let Some(barrier) = &self.releases {
             barrier.wait().await;
             barrier.wait().await;
@@ -171,7 +184,7 @@ impl LeaseService for Broker {
     async fn heartbeat(
         &self,
         request: Request<proto::HeartbeatRequest>,
-    ) -> Result<Response<proto::HeartbeatResponse>, Status> {
+    ) -> Answer<proto::HeartbeatResponse> {
         let result = proto::HeartbeatResult {
             outcome: Outcome::Applied.into(),
             time_left: Some(LEASE),
@@ -181,10 +194,7 @@ impl LeaseService for Broker {
         Ok(Response::new(proto::HeartbeatResponse { results }))
     }
 
-    async fn enqueue(
-        &self,
-        _: Request<proto::EnqueueRequest>,
-    ) -> Result<Response<proto::EnqueueResponse>, Status> {
+    async fn enqueue(&self, _: Request<proto::EnqueueRequest>) -> Answer<proto::EnqueueResponse> {
         Ok(Response::new(proto::EnqueueResponse::default()))
     }
 }
@@ -199,30 +209,15 @@ async fn refused_next_claim_does_not_refuse_the_completion() {
     let details = ErrorDetails::with_bad_request_violation("next.lease_duration", "too long");
     let refused = Status::with_error_details(Code::InvalidArgument, "too long", details);
     let broker = Broker::default();
-    broker
-        .errors
-        .lock()
-        .expect("no panic")
-        .push_back(refused.clone());
-    broker
-        .claim_errors
-        .lock()
-        .expect("no panic")
-        .push_back(refused);
-    let worker = Worker::new(broker.serve().to_string(), "work")
-        .start(|_, _| async { Ok(Done::new()) })
-        .expect("a worker");
+    lock(&broker.errors).push_back(refused.clone());
+    lock(&broker.claim_errors).push_back(refused);
+    let worker = broker.worker().start(complete).expect("a worker");
     let error = worker.wait().await.expect_err("the next claim is refused");
     assert!(error.to_string().starts_with("ClaimBatch: "), "{error}");
-    let completes = broker.completes.lock().expect("no panic").clone();
-    assert_eq!(
-        completes
-            .iter()
-            .map(|call| call.completions.len())
-            .sum::<usize>(),
-        1
-    );
-    assert!(broker.failures.lock().expect("no panic").is_empty());
+    let completes = lock(&broker.completes).clone();
+    let counts = completes.iter().map(|call| call.completions.len());
+    assert_eq!(counts.sum::<usize>(), 1);
+    assert!(lock(&broker.failures).is_empty());
 }
 
 #[tokio::test]
@@ -230,7 +225,7 @@ async fn token_that_cannot_be_read_is_read_again() {
     let broker = Broker::default();
     let reads = Arc::new(Mutex::new(0));
     let token = Token::function(move |_| {
-        let mut reads = reads.lock().expect("no panic");
+        let mut reads = lock(&reads);
         *reads += 1;
         let read = *reads;
         async move {
@@ -243,7 +238,7 @@ async fn token_that_cannot_be_read_is_read_again() {
     });
     let client = client(broker.serve(), token);
     client.wake("work").await.expect("the third attempt");
-    assert_eq!(*broker.wakes.lock().expect("no panic"), ["Bearer known"]);
+    assert_eq!(*lock(&broker.wakes), ["Bearer known"]);
 }
 
 #[tokio::test]
@@ -253,12 +248,8 @@ async fn error_of_a_missing_token_is_temporary() {
     let error = client.wake("work").await.expect_err("no token");
     assert!(error.temporary, "{error}");
     assert_eq!(error.applied, Applied::No);
-    assert!(
-        error
-            .message
-            .starts_with("the token cannot be read: /missing/token"),
-        "{error}"
-    );
+    let text = "the token cannot be read: /missing/token";
+    assert!(error.message.starts_with(text), "{error}");
 }
 
 #[tokio::test]
@@ -267,21 +258,18 @@ async fn deadline_of_the_broker_is_followed_by_the_usual_waits() {
     late.metadata_mut()
         .insert("grpc-retry-pushback-ms", "-1".parse().expect("text"));
     let broker = Broker::default();
-    broker
-        .errors
-        .lock()
-        .expect("no panic")
-        .extend(vec![late; 100]);
+    lock(&broker.errors).extend(vec![late; 100]);
     let client = client(broker.serve(), Token::text("known"));
     client.wake("work").await.expect_err("the time is over");
-    let wakes = broker.wakes.lock().expect("no panic").len();
+    let wakes = lock(&broker.wakes).len();
     assert!((2..=12).contains(&wakes), "{wakes} calls");
 }
 
 #[tokio::test]
 async fn endless_times_of_the_options_are_no_limits() {
     let broker = Broker::default();
-    let worker = Worker::new(broker.serve().to_string(), "work")
+    let worker = broker
+        .worker()
         .concurrency(usize::MAX)
         .lease(Duration::MAX)
         .time_limit(Duration::MAX)
@@ -290,7 +278,7 @@ async fn endless_times_of_the_options_are_no_limits() {
         .start(|_, _| async { Err(Retry::new("later").after(Duration::MAX).into()) })
         .expect("a worker");
     worker.wait().await.expect("all items are settled");
-    assert_eq!(broker.failures.lock().expect("no panic").len(), 2);
+    assert_eq!(lock(&broker.failures).len(), 2);
     worker.stop(Duration::MAX).await.expect("it has stopped");
 }
 
@@ -298,7 +286,8 @@ async fn endless_times_of_the_options_are_no_limits() {
 async fn batch_result_of_another_item_fails_the_batch() {
     for fails in [true, false] {
         let broker = Broker::default();
-        let worker = Worker::new(broker.serve().to_string(), "work")
+        let worker = broker
+            .worker()
             .max_items(2)
             .start_batches(2, move |_, _| async move {
                 let (mut done, item) = (BatchDone::new(), Item::of_row("1", Row::new()));
@@ -311,10 +300,9 @@ async fn batch_result_of_another_item_fails_the_batch() {
             })
             .expect("a worker");
         worker.wait().await.expect("all items are settled");
-        let failures = broker.failures.lock().expect("no panic").clone();
-        assert_eq!(failures.len(), 2);
+        assert_eq!(lock(&broker.failures).len(), 2);
         let text = "Error: the results name an item that is not in this batch: pass the items that the handler was given";
-        assert_eq!(failures[0].error_message, text);
+        assert_eq!(broker.failure(), text);
     }
 }
 
@@ -327,7 +315,7 @@ async fn white_space_around_a_token_is_removed() {
         client(address, token).wake("work").await.expect("a token");
     }
     let expected = ["Bearer known", "Bearer known"];
-    assert_eq!(*broker.wakes.lock().expect("no panic"), expected);
+    assert_eq!(*lock(&broker.wakes), expected);
 }
 
 #[tokio::test]
@@ -335,17 +323,13 @@ async fn malformed_token_is_an_error_without_the_token() {
     let address = Broker::default().serve();
     for text in ["secr\net", "secr\u{e9}t", "secr\0t"] {
         let token = Token::function(move |_| async move { Ok(text.to_owned()) });
-        let error = client(address, token)
-            .wake("work")
-            .await
-            .expect_err("malformed");
-        assert!(
-            error.message.contains("character 5 of the token"),
-            "{error}"
-        );
+        let error = client(address, token).wake("work").await;
+        let error = error.expect_err("malformed");
+        let problem = "character 5 of the token";
+        assert!(error.message.contains(problem), "{error}");
         assert!(!error.message.contains("secr"), "{error}");
         let worker = Worker::new("127.0.0.1:1", "work").token(Token::text(text));
-        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        let error = worker.start(complete).err();
         assert!(matches!(error, Some(WorkerError::Options(text)) if !text.contains("secr")));
     }
 }
@@ -358,9 +342,10 @@ async fn token_function_that_does_not_return_delays_no_stop() {
         ask.notify_one();
         std::future::pending()
     });
-    let worker = Worker::new(Broker::default().serve().to_string(), "work")
+    let worker = Broker::default()
+        .worker()
         .token(token)
-        .start(|_, _| async { Ok(Done::new()) })
+        .start(complete)
         .expect("a worker");
     asked.notified().await;
     let stop = tokio::time::timeout(Duration::from_secs(60), worker.stop(Duration::ZERO));
@@ -370,7 +355,7 @@ async fn token_function_that_does_not_return_delays_no_stop() {
 #[tokio::test]
 async fn token_text_that_is_the_name_of_a_file_is_refused() {
     let worker = Worker::new("127.0.0.1:1", "work").token(Token::text("Cargo.toml"));
-    let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+    let error = worker.start(complete).err();
     let text = "token: Cargo.toml is a file: use Token::file";
     assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(text));
 }
@@ -449,7 +434,8 @@ async fn panic_in_a_drop_fails_the_item() {
         (false, Duration::from_secs(60), "panic: unknown"),
     ] {
         let broker = Broker::default();
-        let worker = Worker::new(broker.serve().to_string(), "work")
+        let worker = broker
+            .worker()
             .max_items(1)
             .time_limit(limit)
             .start(move |_, _| async move {
@@ -462,8 +448,7 @@ async fn panic_in_a_drop_fails_the_item() {
             .expect("a worker");
         let ended = tokio::time::timeout(Duration::from_secs(60), worker.wait());
         ended.await.expect("an end").expect("no error");
-        let failures = broker.failures.lock().expect("no panic").clone();
-        assert_eq!(failures[0].error_message, text);
+        assert_eq!(broker.failure(), text);
     }
 }
 
@@ -471,13 +456,14 @@ async fn panic_in_a_drop_fails_the_item() {
 async fn max_items_counts_the_items_of_batches() {
     for items in [1, 2] {
         let broker = Broker::default();
-        let worker = Worker::new(broker.serve().to_string(), "work")
+        let worker = broker
+            .worker()
             .concurrency(3)
             .max_items(items)
             .start_batches(2, |_, _| async { Ok(BatchDone::new()) })
             .expect("a worker");
         worker.wait().await.expect("all items are settled");
-        assert_eq!(*broker.claims.lock().expect("no panic"), 1);
+        assert_eq!(*lock(&broker.claims), 1);
         assert_eq!(count(&worker, EventName::Completed), items as u64);
     }
 }
@@ -493,39 +479,34 @@ async fn option_out_of_range_is_refused() {
         ("time_limit is 0", worker().time_limit(Duration::ZERO)),
         ("wait is 61s", worker().wait(Duration::from_secs(61))),
     ] {
-        let error = worker.start(|_, _| async { Ok(Done::new()) }).err();
+        let error = worker.start(complete).err();
         let text = error.map(|error| error.to_string()).unwrap_or_default();
-        assert!(
-            text.starts_with(&format!("{problem}; it must be")),
-            "{text}"
-        );
+        let problem = format!("{problem}; it must be");
+        assert!(text.starts_with(&problem), "{text}");
     }
 }
 
 fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller {
     let address = address.to_string();
-    let options = Arc::new(Options::new(address.clone(), "work".to_owned()));
-    let events = Arc::new(EventLog::new("work".to_owned(), None));
-    let state = Arc::new(State::new(options, events.clone(), Box::new(|_, _| {})));
+    let options = Options::new(address.clone(), "work".to_owned());
+    let state = Arc::new(State::new(options, Box::new(|_, _| {})));
     state.lock().abandoned = claims.iter().map(|&id| id.to_owned()).collect();
     let addresses = Addresses::parse(&address, Credentials::plaintext()).expect("an address");
     Poller {
         state,
         caller: Caller {
-            transport: Arc::new(Transport::new(addresses)),
+            transport: Transport::new(addresses),
             token: None,
             on_attempt: Arc::new(|_| {}),
             on_retry: Arc::new(|_, _| {}),
         },
-        health: Arc::new(ConnectionHealth::new(events)),
     }
 }
 
 #[tokio::test]
 async fn stop_warns_once_of_claims_that_are_not_released() {
     let broker = Broker::default();
-    let refusals = vec![Status::permission_denied("no"); 2];
-    broker.errors.lock().expect("no panic").extend(refusals);
+    lock(&broker.errors).extend(vec![Status::permission_denied("no"); 2]);
     let warnings = Arc::new(AtomicUsize::new(0));
     let counter = warnings.clone();
     let count = move || {
@@ -566,14 +547,14 @@ async fn settlement_that_a_proxy_finds_too_large_fails_its_item() {
     let broker = Broker::default();
     let text = "grpc-status header missing, mapped from HTTP status code 413";
     let error = Status::unknown(text);
-    broker.errors.lock().expect("no panic").push_back(error);
-    let worker = Worker::new(broker.serve().to_string(), "work")
+    lock(&broker.errors).push_back(error);
+    let worker = broker
+        .worker()
         .max_items(1)
-        .start(|_, _| async { Ok(Done::new()) })
+        .start(complete)
         .expect("a worker");
     worker.wait().await.expect("all items are settled");
-    let failures = broker.failures.lock().expect("no panic").clone();
-    assert_eq!(failures[0].error_message, format!("Refused: {text}"));
+    assert_eq!(broker.failure(), format!("Refused: {text}"));
     assert_eq!(count(&worker, EventName::Retry), 0);
 }
 
@@ -584,9 +565,7 @@ async fn settlement_that_a_stop_gives_up_is_unknown() {
         unanswered: Some(settling.clone()),
         ..Broker::default()
     };
-    let worker = Worker::new(broker.serve().to_string(), "work")
-        .start(|_, _| async { Ok(Done::new()) })
-        .expect("a worker");
+    let worker = broker.worker().start(complete).expect("a worker");
     settling.notified().await;
     worker.stop(Duration::ZERO).await.expect("no error");
     assert_eq!(count(&worker, EventName::Unknown), 1);
@@ -595,24 +574,23 @@ async fn settlement_that_a_stop_gives_up_is_unknown() {
 #[tokio::test]
 async fn item_that_middleware_leaves_out_fails() {
     let broker = Broker::default();
-    let worker = Worker::new(broker.serve().to_string(), "work")
+    let worker = broker
+        .worker()
         .max_items(1)
         .middleware(|_, context, next| next.run(Vec::new(), context))
-        .start(|_, _| async { Ok(Done::new()) })
+        .start(complete)
         .expect("a worker");
     worker.wait().await.expect("the item is settled");
-    let failures = broker.failures.lock().expect("no panic").clone();
-    let text = &failures[0].error_message;
-    assert!(
-        text.starts_with("Error: middleware must pass exactly one item on"),
-        "{text}"
-    );
+    let text = broker.failure();
+    let problem = "Error: middleware must pass exactly one item on";
+    assert!(text.starts_with(problem), "{text}");
 }
 
 #[tokio::test]
 async fn dropped_handler_is_not_stuck() {
     let broker = Broker::default();
-    let worker = Worker::new(broker.serve().to_string(), "work")
+    let worker = broker
+        .worker()
         .max_items(1)
         .time_limit(Duration::from_millis(10))
         .stuck_after(Duration::from_secs(3))
@@ -620,25 +598,18 @@ async fn dropped_handler_is_not_stuck() {
         .expect("a worker");
     worker.wait().await.expect("the item is settled");
     assert!(worker.counters().contains(&(EventName::Stuck, 0)));
-    assert_eq!(broker.failures.lock().expect("no panic").len(), 1);
+    assert_eq!(lock(&broker.failures).len(), 1);
 }
 
 #[tokio::test]
 async fn worker_that_is_refused_stops_the_others() {
     let broker = Broker::default();
-    let refusal = Status::new(Code::NotFound, "no such queue");
-    broker
-        .claim_errors
-        .lock()
-        .expect("no panic")
-        .push_back(refusal);
+    lock(&broker.claim_errors).push_back(Status::not_found("no such queue"));
     let address = broker.serve().to_string();
     let connection = Connection::new(&address, Credentials::plaintext()).expect("valid");
     // The second claim is refused. A claim after it is never answered.
     let workers = ["a", "b"].map(|queue| {
-        let worker = connection
-            .worker(queue)
-            .start(|_, _| async { Ok(Done::new()) });
+        let worker = connection.worker(queue).start(complete);
         worker.expect("it starts")
     });
     let ended = tokio::time::timeout(Duration::from_secs(60), running::wait_all(&workers));

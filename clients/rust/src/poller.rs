@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::calls::{CallOptions, Caller};
 use super::errors::{Applied, CallError};
-use super::health::ConnectionHealth;
 use super::state::{Reserved, State};
 use super::values::{after, duration_from_proto, duration_to_proto};
 use lease_broker_proto::{self as proto, HeldBack};
@@ -28,7 +27,6 @@ pub(super) const MAX_RESPONSE_BYTES: i32 = 1 << 30;
 pub(super) struct Poller {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
-    pub(super) health: Arc<ConnectionHealth>,
 }
 
 impl Poller {
@@ -73,7 +71,7 @@ impl Poller {
         self.release_abandoned(true).await;
         let options = &self.state.options;
         // Without an answer before, a claim that waits for items looks like a broker that does not answer.
-        let wait = if options.until_empty || !self.health.answers() {
+        let wait = if options.until_empty || !self.state.health.answers() {
             Duration::ZERO
         } else {
             options.wait
@@ -95,8 +93,15 @@ impl Poller {
             attempt_timeout: Some(wait + Duration::from_secs(5)),
             ..CallOptions::default()
         };
-        let call = self.caller.call(request, call_options);
-        let answer = match stopping.run_until_cancelled(call).await {
+        let call = self.caller.call(
+            |attempt| proto::ClaimBatchRequest {
+                // A claim that waits for items looks like a broker that does not answer.
+                wait_timeout: request.wait_timeout.filter(|_| attempt == 1),
+                ..request.clone()
+            },
+            call_options,
+        );
+        let (answer, times) = match stopping.run_until_cancelled(call).await {
             Some(Ok(answer)) => answer,
             given_up => {
                 let error = given_up.and_then(Result::err);
@@ -112,9 +117,9 @@ impl Poller {
                 return error.map_or(Ok(()), Err);
             }
         };
-        let is_empty = answer.message.leases.is_empty();
+        let is_empty = answer.leases.is_empty();
         // Without these, the queue has no item that the worker can get.
-        let held_back = answer.message.held_back();
+        let held_back = answer.held_back();
         let is_ended = matches!(
             held_back,
             HeldBack::Stopping
@@ -123,12 +128,11 @@ impl Poller {
                 | HeldBack::MaxLeases
                 | HeldBack::Rate
         );
-        let retry_after = answer.message.retry_after.is_some();
+        let retry_after = answer.retry_after;
         let retry_after =
-            retry_after.then(|| duration_from_proto(answer.message.retry_after).min(LONGEST_PAUSE));
-        warn_of_too_large(&self.state, &answer.message.too_large);
-        self.state
-            .accept(answer.message.leases, reserved, answer.times);
+            retry_after.map(|after| duration_from_proto(Some(after)).min(LONGEST_PAUSE));
+        warn_of_too_large(&self.state, &answer.too_large);
+        self.state.accept(answer.leases, reserved, times);
         if is_empty && options.until_empty && !is_ended {
             if held_back == HeldBack::Paused {
                 let queue = &options.queue;
@@ -168,7 +172,7 @@ impl Poller {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        match self.caller.call(request, options).await {
+        match self.caller.call(|_| request.clone(), options).await {
             Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
             Err(error) if forget => {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");

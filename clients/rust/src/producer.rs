@@ -89,7 +89,7 @@ impl Client {
             tracing::debug!(rpc, ?wait, code = ?retry.code, error = failure.message, "retry");
         };
         let caller = Caller {
-            transport: Arc::new(transport),
+            transport,
             token,
             on_attempt: Arc::new(|_| ()),
             on_retry: Arc::new(log_retry),
@@ -153,13 +153,14 @@ impl Client {
         self.call(proto::WakeRequest { queue }).await.map(drop)
     }
 
-    async fn call<R: Rpc>(&self, request: R) -> Result<R::Response, CallError> {
+    async fn call<R: Rpc + Clone + Sync>(&self, request: R) -> Result<R::Response, CallError> {
         let until = after(Instant::now(), self.timeout);
         let options = CallOptions {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        Ok(self.caller.call(request, options).await?.message)
+        let answered = self.caller.call(|_| request.clone(), options).await?;
+        Ok(answered.0)
     }
 }
 

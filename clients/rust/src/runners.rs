@@ -15,7 +15,7 @@ use super::handler_error::HandlerError;
 use super::item::Item;
 use super::leases::{RunNumber, Start};
 use super::middleware::{Handler, Next, Outcome};
-use super::state::State;
+use super::state::{StartHandlers, State};
 
 /// The error of a batch whose results are for another one.
 const OTHER_ITEM: &str =
@@ -48,38 +48,22 @@ where
     })
 }
 
-/// Makes a handler of batches a [`Handler`].
-pub(super) fn of_batch<F, R>(handler: F) -> Handler
-where
-    F: Fn(Vec<Item>, Context) -> R + Send + Sync + 'static,
-    R: Future<Output = Outcome> + Send + 'static,
-{
-    Box::new(move |items, context| Box::pin(handler(items, context)))
-}
-
-/// Starts the handler of a worker.
-pub(super) struct Runner {
-    runtime: Handle,
-    handler: Next,
-}
-
-impl Runner {
-    pub(super) const fn new(runtime: Handle, handler: Next) -> Self {
-        Self { runtime, handler }
-    }
-
-    /// Runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
-    pub(super) fn start(&self, state: &Arc<State>, starts: Vec<Start>) {
-        let handler = self.handler.clone();
-        let guard = |start: Start| (Guard::new(state, start.run), start);
+/// Returns the function that runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
+pub(super) fn start_on(runtime: Handle, handler: Next) -> StartHandlers {
+    Box::new(move |state, starts| {
+        let handler = handler.clone();
+        let guard = |start: Start| {
+            let (state, run) = (state.clone(), Some(start.run));
+            (Guard { state, run }, start)
+        };
         let starts: Vec<_> = starts.into_iter().map(guard).collect();
         // A task that is spawned within the runtime costs less than one from outside.
-        self.runtime.spawn(async move {
+        runtime.spawn(async move {
             for (guard, start) in starts {
                 tokio::spawn(run(guard, handler.clone(), start));
             }
         });
-    }
+    })
 }
 
 /// Ends a run whose task is dropped before the handler has ended. A runtime that ends drops its tasks, and a runtime that has
@@ -91,11 +75,6 @@ struct Guard {
 }
 
 impl Guard {
-    fn new(state: &Arc<State>, run: RunNumber) -> Self {
-        let (state, run) = (state.clone(), Some(run));
-        Self { state, run }
-    }
-
     fn end(mut self, endings: Vec<Ending>) {
         if let Some(run) = self.run.take() {
             self.state.update(|shared| shared.end(run, endings));
@@ -123,14 +102,13 @@ fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
     let run = async move {
         let Start {
             items,
-            cancellation,
+            context,
             drops,
             ..
         } = start;
-        let context = Context::new(cancellation.clone());
         // The handler's future is dropped within the outer one, because its drop can panic too.
         let call = async {
-            let call = async { handler.run(items.to_vec(), context).await };
+            let call = async { handler.run(items.to_vec(), context.clone()).await };
             Abortable::new(call, drops).await
         };
         let outcome = match AssertUnwindSafe(call).catch_unwind().await {
@@ -140,11 +118,11 @@ fn run(guard: Guard, handler: Next, start: Start) -> impl Future<Output = ()> {
                 panic_text(panic)
             ))),
             Ok(Err(Aborted)) => {
-                let cause = cancellation.cause().unwrap_or(Cause::Shutdown);
+                let cause = context.cause().unwrap_or(Cause::Shutdown);
                 Err(Cancelled { cause }.into())
             }
         };
-        let endings = endings_of(&guard.state, &items, outcome, cancellation.cause());
+        let endings = endings_of(&guard.state, &items, outcome, context.cause());
         log_failures(&items, &endings);
         guard.end(endings);
     };

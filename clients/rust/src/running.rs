@@ -1,16 +1,13 @@
 //! A worker that runs, as its program sees it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::errors::WorkerError;
 use super::events::EventName;
-use super::health::ConnectionHealth;
 use super::state::State;
 
 /// A worker that was started by [`Worker::start`](super::Worker::start). When the last handle is dropped, the worker
@@ -19,58 +16,8 @@ use super::state::State;
 #[must_use = "the worker stops when its last handle is dropped"]
 pub struct RunningWorker(pub(super) Arc<Handle>);
 
-/// The link between the program and the threads of the worker.
-pub(super) struct Handle {
-    pub(super) control: Arc<Control>,
-    pub(super) state: Arc<State>,
-    pub(super) health: Arc<ConnectionHealth>,
-}
-
-/// The requests of the program to the threads of the worker, and their result.
-pub(super) struct Control {
-    /// The grace of the stop that was asked for.
-    pub(super) stop: watch::Sender<Option<Duration>>,
-    /// Is cancelled when handlers shall be cancelled before their grace has passed.
-    pub(super) hurry: CancellationToken,
-    /// Is cancelled when signals shall stop the worker.
-    pub(super) obey_signals: CancellationToken,
-    /// Is cancelled when the threads have ended.
-    pub(super) stopped: CancellationToken,
-    /// The first error.
-    pub(super) error: Mutex<Option<WorkerError>>,
-}
-
-impl Control {
-    pub(super) fn new() -> Self {
-        Self {
-            stop: watch::Sender::new(None),
-            hurry: CancellationToken::new(),
-            obey_signals: CancellationToken::new(),
-            stopped: CancellationToken::new(),
-            error: Mutex::new(None),
-        }
-    }
-
-    /// Asks the worker to stop. The grace of the first request counts.
-    pub(super) fn request_stop(&self, grace: Duration) {
-        self.stop.send_if_modified(|asked| {
-            let is_first = asked.is_none();
-            asked.get_or_insert(grace);
-            is_first
-        });
-    }
-
-    /// Keeps the first error.
-    pub(super) fn set_error(&self, error: WorkerError) {
-        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(error);
-    }
-
-    pub(super) fn error(&self) -> Option<WorkerError> {
-        let first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        first.clone()
-    }
-}
+/// Stops the worker when the program has no handle of it any more.
+pub(super) struct Handle(pub(super) Arc<State>);
 
 impl RunningWorker {
     /// Stops in order: claims no more items, waits for handlers for the grace, cancels the others, settles all items, and
@@ -79,7 +26,7 @@ impl RunningWorker {
     /// # Errors
     /// As [`Self::wait`].
     pub async fn stop(&self, grace: Duration) -> Result<(), WorkerError> {
-        self.0.control.request_stop(grace);
+        self.state().control.request_stop(Some(grace));
         self.wait().await
     }
 
@@ -87,7 +34,7 @@ impl RunningWorker {
     /// never end the process by themselves, also after the worker has stopped, because tokio keeps its signal handlers. If
     /// other work follows, listen for the signals with [`tokio::signal`].
     pub fn stop_on_signals(&self) {
-        self.0.control.obey_signals.cancel();
+        self.state().control.obey_signals.cancel();
     }
 
     /// Waits until the worker has stopped.
@@ -95,22 +42,27 @@ impl RunningWorker {
     /// # Errors
     /// [`WorkerError::Refused`] if the broker refuses the worker, [`WorkerError::HandlersLeft`] if handlers did not end.
     pub async fn wait(&self) -> Result<(), WorkerError> {
-        self.0.control.stopped.cancelled().await;
-        self.0.control.error().map_or(Ok(()), Err)
+        let control = &self.state().control;
+        control.stopped.cancelled().await;
+        control.error().map_or(Ok(()), Err)
     }
 
     /// Returns false if more than `max_stuck` handlers are stuck, if the broker has refused the worker, or if all calls
     /// have failed for as long as a lease lasts.
     pub fn health(&self) -> bool {
-        let state = &self.0.state;
+        let state = self.state();
         let stuck = state.lock().stuck > state.options.max_stuck();
-        let refused = self.0.control.error().is_some();
-        !stuck && !refused && self.0.health.failing_for() <= state.longest_lease()
+        let refused = state.control.error().is_some();
+        !stuck && !refused && state.health.failing_for() <= state.longest_lease()
     }
 
     /// Returns the number of times that each event has happened.
     pub fn counters(&self) -> Vec<(EventName, u64)> {
-        self.0.state.events.counters()
+        self.state().events.counters()
+    }
+
+    fn state(&self) -> &State {
+        &self.0.0
     }
 }
 
@@ -136,7 +88,7 @@ pub(super) async fn wait_all(workers: &[RunningWorker]) -> Result<(), WorkerErro
     while let Some(ended) = waits.next().await {
         if ended.is_err() {
             for worker in workers {
-                worker.0.request_stop();
+                worker.state().control.request_stop(None);
             }
         }
         result = result.and(ended);
@@ -144,15 +96,8 @@ pub(super) async fn wait_all(workers: &[RunningWorker]) -> Result<(), WorkerErro
     result
 }
 
-impl Handle {
-    /// Asks the worker to stop with its option `grace`.
-    fn request_stop(&self) {
-        self.control.request_stop(self.state.options.grace);
-    }
-}
-
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.request_stop();
+        self.0.control.request_stop(None);
     }
 }

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, join_all};
 use uuid::Uuid;
 
-use super::calls::{ATTEMPT_TIMEOUT, Answer, CallOptions, Caller, MIN_BACKOFF, pause_after_lock};
+use super::calls::{
+    ATTEMPT_TIMEOUT, CallOptions, CallTimes, Caller, MIN_BACKOFF, pause_after_lock,
+};
 use super::endings::{Ending, Kind};
 use super::errors::{Applied, CallError};
 use super::events::{Event, EventName, RetriedCall};
 use super::failure::{Failure, Pushback};
-use super::leases::Phase;
+use super::leases::{HeldLease, Phase};
 use super::options::MAX_ITEMS_PER_CALL;
 use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
 use super::state::{Reserved, Shared, State};
@@ -29,43 +31,14 @@ const GATHER_PAUSE: Duration = Duration::from_micros(50);
 pub(super) struct Settler {
     pub(super) state: Arc<State>,
     pub(super) caller: Caller,
-    /// Ends the worker: the broker does not let it make the call.
-    pub(super) on_fatal: Arc<dyn Fn(CallError) + Send + Sync>,
 }
 
-/// The parts that the responses to the three settling calls have in common.
-#[derive(Default)]
-struct Settlement {
-    results: Vec<proto::SettleResult>,
-    next: Option<proto::ClaimBatchResponse>,
-    next_error: Option<proto::CallError>,
-}
-
-/// Takes the parts of responses that can carry new leases.
-macro_rules! settlement_with_leases {
-    ($($response:ty),*) => {$(
-        impl From<$response> for Settlement {
-            fn from(response: $response) -> Self {
-                Self {
-                    results: response.results,
-                    next: response.next,
-                    next_error: response.next_error,
-                }
-            }
-        }
-    )*};
-}
-
-settlement_with_leases!(proto::CompleteResponse, proto::FailResponse);
-
-impl From<proto::ReleaseResponse> for Settlement {
-    fn from(response: proto::ReleaseResponse) -> Self {
-        Self {
-            results: response.results,
-            ..Self::default()
-        }
-    }
-}
+/// The parts that the responses to the three settling calls have in common: results, new leases, and the error of their claim.
+type Settlement = (
+    Vec<proto::SettleResult>,
+    Option<proto::ClaimBatchResponse>,
+    Option<proto::CallError>,
+);
 
 impl Settler {
     /// Settles until the state says that no ending follows.
@@ -135,24 +108,20 @@ impl Settler {
             let next = (reserved.slots > 0).then(|| self.next_claim(reserved));
             let request_id = next.as_ref().map(|next| next.request_id.clone());
             let error = match self.call(&mut way, &group, next).await {
-                Ok(answer) => {
-                    let times = answer.times;
-                    let resent = times.attempts > 1;
-                    let first_sent_at = times.first_sent_at;
-                    let settlement = answer.message;
+                Ok(((results, next, next_error), times)) => {
                     let postponed = self.state.update(|shared| {
-                        let resent_since = resent.then_some(first_sent_at);
-                        note_results(shared, group, &settlement.results, resent_since)
+                        let resent_since = (times.attempts > 1).then_some(times.first_sent_at);
+                        note_results(shared, group, &results, resent_since)
                     });
                     if let Some(retried) = postponed {
                         self.state.signals.clock.notify_one();
                         (self.caller.on_retry)(retried, &Failure::of_lock());
                     }
-                    if let Some(error) = settlement.next_error {
+                    if let Some(error) = next_error {
                         let failure = Failure::of_next(error);
                         return self.note_next_failure(failure, reserved, request_id);
                     }
-                    let next = settlement.next.unwrap_or_default();
+                    let next = next.unwrap_or_default();
                     warn_of_too_large(&self.state, &next.too_large);
                     return self.state.accept(next.leases, reserved, times);
                 }
@@ -175,7 +144,7 @@ impl Settler {
             self.state
                 .update(|shared| note_no_answer(shared, &group, &error.to_string()));
             if error.refuses_caller() {
-                (self.on_fatal)(error);
+                self.state.control.fail(error.into());
             }
         })
     }
@@ -217,7 +186,8 @@ impl Settler {
         }
         if !failure.may_pass() {
             self.state.update(|shared| shared.return_slots(reserved));
-            return (self.on_fatal)(failure.into_error("ClaimBatch"));
+            let error = failure.into_error("ClaimBatch");
+            return self.state.control.fail(error.into());
         }
         let wait = match failure.pushback {
             Pushback::Wait(wait) => wait,
@@ -243,7 +213,7 @@ impl Settler {
         way: &mut Way,
         group: &[Ending],
         next: Option<proto::NextClaim>,
-    ) -> Result<Answer<Settlement>, CallError> {
+    ) -> Result<(Settlement, CallTimes), CallError> {
         let until = || last_deadline(&self.state.lock(), group);
         let on_retry = || self.keep_leases(group);
         let way = Mutex::new(way);
@@ -257,42 +227,37 @@ impl Settler {
             on_retry: Some(&on_retry),
             gives_up: Some(&gives_up),
         };
-        let queue = &self.state.options.queue;
-        let answer = match group.first().map(|ending| ending.kind) {
+        let queue = || self.state.options.queue.clone();
+        Ok(match group.first().map(|ending| ending.kind) {
             Some(Kind::Fail) => {
-                let request = || proto::FailRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::FailRequest {
+                    queue: queue(),
                     failures: group.iter().map(Ending::failure).collect(),
                     next: next.clone(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let (message, times) = self.caller.call(request, options).await?;
+                let settlement = (message.results, message.next, message.next_error);
+                (settlement, times)
             }
             Some(Kind::Release) => {
-                let request = || proto::ReleaseRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::ReleaseRequest {
+                    queue: queue(),
                     releases: group.iter().map(Ending::release).collect(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let (message, times) = self.caller.call(request, options).await?;
+                ((message.results, None, None), times)
             }
             _ => {
-                let request = || proto::CompleteRequest {
-                    queue: queue.clone(),
+                let request = |_| proto::CompleteRequest {
+                    queue: queue(),
                     completions: group.iter().map(Ending::completion).collect(),
                     next: next.clone(),
                 };
-                self.caller
-                    .call_with(request, options)
-                    .await?
-                    .map(Settlement::from)
+                let (message, times) = self.caller.call(request, options).await?;
+                let settlement = (message.results, message.next, message.next_error);
+                (settlement, times)
             }
-        };
-        Ok(answer)
+        })
     }
 
     fn next_claim(&self, reserved: Reserved) -> proto::NextClaim {
@@ -380,8 +345,7 @@ pub(super) fn note_results(
 fn postpone(shared: &mut Shared, locked: Vec<Ending>) -> Option<RetriedCall> {
     let rpc = locked.first()?.kind.rpc();
     note_retry(shared, &locked);
-    let held = locked.iter().filter_map(|e| shared.held.get(&e.lease));
-    let tries = 1 + held.map(|lease| lease.tries).max()?;
+    let tries = 1 + held(shared, &locked).map(|lease| lease.tries).max()?;
     let failure = Failure::of_lock();
     let wait = pause_after_lock(tries, settle_timeout(shared, &locked));
     let code = failure.code;
@@ -513,32 +477,27 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     group
 }
 
+/// Returns the leases of endings that are still held.
+fn held<'a>(shared: &'a Shared, group: &'a [Ending]) -> impl Iterator<Item = &'a HeldLease> {
+    let leases = group.iter().map(|ending| ending.lease);
+    leases.filter_map(|lease| shared.held.get(&lease))
+}
+
 fn last_deadline(shared: &Shared, group: &[Ending]) -> Instant {
-    let held = group
-        .iter()
-        .filter_map(|ending| shared.held.get(&ending.lease));
-    held.map(|lease| lease.deadline)
-        .max()
-        .unwrap_or_else(Instant::now)
+    let deadlines = held(shared, group).map(|lease| lease.deadline);
+    deadlines.max().unwrap_or_else(Instant::now)
 }
 
 /// Returns the time of an attempt. If a connection is dead, another attempt must be made before a lease ends.
 fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
-    let held = group
-        .iter()
-        .filter_map(|ending| shared.held.get(&ending.lease));
-    let shortest = held
-        .map(|lease| lease.duration / 2)
-        .min()
-        .unwrap_or(ATTEMPT_TIMEOUT);
+    let halves = held(shared, group).map(|lease| lease.duration / 2);
+    let shortest = halves.min().unwrap_or(ATTEMPT_TIMEOUT);
     shortest.clamp(Duration::from_secs(1), ATTEMPT_TIMEOUT)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::calls::CallTimes;
     use super::super::endings::Done;
-    use super::super::events::EventLog;
     use super::super::memory_log::MemoryLog;
     use super::super::options::Options;
     use super::*;
@@ -546,9 +505,7 @@ mod tests {
     #[test]
     fn refused_ending_is_logged_with_the_reason() {
         let options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
-        let events = Arc::new(EventLog::new(options.queue.clone(), None));
-        let state = State::new(Arc::new(options), events, Box::new(|_: &_, _| ()));
-        let state = Arc::new(state);
+        let state = Arc::new(State::new(options, Box::new(|_, _| {})));
         let lease = proto::Lease {
             lease_id: "id".to_owned(),
             item: Some(proto::Item {

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::calls::CallTimes;
-use super::context::{Cancellation, Cause};
+use super::context::{Cause, Context};
+use super::control::Control;
 use super::endings::Ending;
 use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
-use super::item::{HeldLeases, Item, LeaseNumber, next_lease};
+use super::health::ConnectionHealth;
+use super::item::{HeldLeases, Item, LeaseNumber, LeaseState};
 use super::leases::{HeldLease, Phase, Run, RunNumber, Start};
 use super::options::Options;
 use super::values::{after, duration_from_proto};
@@ -36,6 +38,8 @@ pub(super) struct State {
     pub(super) options: Arc<Options>,
     pub(super) events: Arc<EventLog>,
     pub(super) signals: Arc<Signals>,
+    pub(super) health: ConnectionHealth,
+    pub(super) control: Control,
     start_handlers: StartHandlers,
     shared: Mutex<Shared>,
 }
@@ -108,24 +112,14 @@ pub(super) enum Claims {
 
 enum Effect {
     Emit(Event),
-    Cancel(Arc<Cancellation>, Cause),
-    Drop(Arc<Cancellation>),
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("State")
-            .field("queue", &self.options.queue)
-            .finish_non_exhaustive()
-    }
+    Cancel(Context, Cause),
+    Drop(Context),
 }
 
 impl State {
-    pub(super) fn new(
-        options: Arc<Options>,
-        events: Arc<EventLog>,
-        start_handlers: StartHandlers,
-    ) -> Self {
+    pub(super) fn new(options: Options, start_handlers: StartHandlers) -> Self {
+        let events = EventLog::new(options.queue.clone(), options.on_event.clone());
+        let (options, events) = (Arc::new(options), Arc::new(events));
         let signals = Arc::new(Signals::default());
         let shared = Shared {
             effects: Vec::new(),
@@ -152,6 +146,8 @@ impl State {
             clock: Instant::now,
         };
         Self {
+            health: ConnectionHealth::new(events.clone()),
+            control: Control::new(options.clone()),
             options,
             events,
             signals,
@@ -174,8 +170,8 @@ impl State {
         for effect in effects {
             match effect {
                 Effect::Emit(event) => self.events.emit(event),
-                Effect::Cancel(cancellation, cause) => cancellation.cancel(cause),
-                Effect::Drop(cancellation) => cancellation.drop_handler(),
+                Effect::Cancel(context, cause) => context.cancel(cause),
+                Effect::Drop(context) => context.drop_handler(),
             }
         }
         if !starts.is_empty() {
@@ -192,15 +188,11 @@ impl State {
         times: CallTimes,
     ) {
         let lease = |mut message: proto::Lease| {
-            let number = next_lease();
             let id = std::mem::take(&mut message.lease_id);
             let duration = duration_from_proto(message.time_left);
             let leases: Weak<Self> = Arc::downgrade(self);
-            let item = Item::new(message, number, leases);
-            (
-                number,
-                HeldLease::new(id, item, duration, times.sent_at, times.arrived_at),
-            )
+            let item = Item::new(message, Some(leases));
+            HeldLease::new(id, item, duration, times.sent_at, times.arrived_at)
         };
         let leases: Vec<_> = messages.into_iter().map(lease).collect();
         self.update(|shared| shared.accept(leases, reserved, times.attempts > 1));
@@ -217,23 +209,12 @@ impl State {
 }
 
 impl HeldLeases for State {
-    fn time_left(&self, lease: LeaseNumber) -> Duration {
-        let shared = self.lock();
-        let lease = shared.held.get(&lease);
-        lease.map_or(Duration::ZERO, |lease| {
-            lease.deadline.saturating_duration_since(Instant::now())
+    fn look(&self, lease: LeaseNumber) -> Option<LeaseState> {
+        self.lock().held.get(&lease).map(|lease| LeaseState {
+            deadline: lease.deadline,
+            is_running: lease.phase == Phase::Running,
+            in_doubt: lease.in_doubt,
         })
-    }
-
-    fn is_held(&self, lease: LeaseNumber) -> bool {
-        let shared = self.lock();
-        let lease = shared.held.get(&lease);
-        lease.is_some_and(|lease| lease.phase == Phase::Running)
-    }
-
-    fn in_doubt(&self, lease: LeaseNumber) -> bool {
-        let shared = self.lock();
-        shared.held.get(&lease).is_some_and(|lease| lease.in_doubt)
     }
 
     fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError> {
@@ -328,17 +309,13 @@ impl Shared {
         }
     }
 
-    fn accept(
-        &mut self,
-        leases: Vec<(LeaseNumber, HeldLease)>,
-        reserved: Reserved,
-        repeated: bool,
-    ) {
+    fn accept(&mut self, leases: Vec<HeldLease>, reserved: Reserved, repeated: bool) {
         let mut items = Vec::with_capacity(leases.len());
         let now = (self.clock)();
         let mut look_at = self.options.time_limit.map(|limit| after(now, limit));
         self.effects.reserve(2 * leases.len());
-        for (number, lease) in leases {
+        for lease in leases {
+            let number = lease.item.lease();
             // The response to a repeated claim can have a lease that the worker holds already.
             if repeated && self.held.values().any(|held| held.id == lease.id) {
                 continue;
@@ -391,8 +368,7 @@ impl Shared {
     fn start(&mut self, items: Arc<[Item]>, now: Instant) {
         let number = self.next_run;
         self.next_run += 1;
-        let (cancellation, drops) = Cancellation::new();
-        let cancellation = Arc::new(cancellation);
+        let (context, drops) = Context::new();
         for item in &*items {
             if let Some(lease) = self.held.get_mut(&item.lease()) {
                 lease.run = Some(number);
@@ -402,12 +378,12 @@ impl Shared {
         self.starts.push(Start {
             run: number,
             items: items.clone(),
-            cancellation: cancellation.clone(),
+            context: context.clone(),
             drops,
         });
         let run = Run {
             items,
-            cancellation,
+            context,
             started_at: now,
             cancelled: None,
             stuck: false,
@@ -496,13 +472,13 @@ impl Shared {
             return;
         }
         run.cancelled = Some((cause, (self.clock)()));
-        let (items, cancellation) = (run.items.clone(), run.cancellation.clone());
+        let (items, context) = (run.items.clone(), run.context.clone());
         for item in &*items {
             let mut event = Event::of_item(EventName::Cancelled, item).with_reason(reason);
             event.cause = Some(cause);
             self.emit(event);
         }
-        self.effects.push(Effect::Cancel(cancellation, cause));
+        self.effects.push(Effect::Cancel(context, cause));
         self.signals.clock.notify_one();
     }
 
@@ -535,7 +511,7 @@ impl Shared {
     /// Drops the future of a handler that was cancelled.
     pub(super) fn drop_handler(&mut self, number: RunNumber) {
         if let Some(run) = self.runs.get(&number) {
-            self.effects.push(Effect::Drop(run.cancellation.clone()));
+            self.effects.push(Effect::Drop(run.context.clone()));
         }
     }
 

@@ -11,7 +11,6 @@ use super::errors::{CallError, WorkerError};
 use super::events::{Event, EventName};
 use super::keeper::CANCEL_GRACE;
 use super::poller::Poller;
-use super::running::Control;
 use super::settler::Settler;
 use super::signals::Signals;
 use super::state::{Claims, Shared, State};
@@ -24,7 +23,6 @@ const DROP_GRACE: Duration = Duration::from_millis(250);
 /// The parts of a worker on the thread for calls.
 pub(super) struct Calls {
     pub(super) state: Arc<State>,
-    pub(super) control: Arc<Control>,
     pub(super) poller: Poller,
     pub(super) settler: Settler,
     /// Ends the keeper.
@@ -41,7 +39,7 @@ impl Calls {
             pollers.spawn(self.poller.clone().run(stop_polling.clone()));
         }
         let settler = tokio::spawn(self.settler.clone().run());
-        let signals = tokio::spawn(stop_on_signals(self.state.clone(), self.control.clone()));
+        let signals = tokio::spawn(stop_on_signals(self.state.clone()));
         let grace = self.wait_for_stop(&mut pollers).await;
 
         let state = &self.state;
@@ -56,7 +54,7 @@ impl Calls {
         tokio::select! {
             () = self.handlers_ended() => {}
             () = sleep(grace) => {}
-            () = self.control.hurry.cancelled() => {}
+            () = state.control.hurry.cancelled() => {}
         }
         self.cancel_handlers().await;
         state.update(|shared| {
@@ -64,7 +62,7 @@ impl Calls {
             shared.leave_handlers();
         });
         if !state.lock().runs.is_empty() {
-            self.control.set_error(WorkerError::HandlersLeft);
+            state.control.set_error(WorkerError::HandlersLeft);
         }
         state.signals.endings_ready.notify_one();
         let settler_stop = settler.abort_handle();
@@ -91,22 +89,22 @@ impl Calls {
 
     /// Waits until the worker shall stop. Returns the grace.
     async fn wait_for_stop(&self, pollers: &mut JoinSet<Result<(), CallError>>) -> Duration {
-        let mut stop = self.control.stop.subscribe();
+        let control = &self.state.control;
+        let fail = |text: &str| control.fail(WorkerError::Internal(text.to_owned()));
+        let mut stop = control.stop.subscribe();
         loop {
             if let Some(grace) = *stop.borrow_and_update() {
                 return grace;
             }
-            let grace = self.state.options.grace;
             let (is_finished, claims) = {
                 let shared = self.state.lock();
                 (shared.is_finished(), shared.claims)
             };
             if claims == Claims::Stopped {
-                let text = "the tokio runtime of the handlers has ended";
-                self.control.fail(text, grace);
+                fail("the tokio runtime of the handlers has ended");
             }
             if is_finished || claims == Claims::Stopped {
-                return grace;
+                return self.state.options.grace;
             }
             tokio::select! {
                 // An error means that the sender is gone, and the sender is in `self`.
@@ -114,12 +112,10 @@ impl Calls {
                 () = self.state.signals.changed.notified() => {}
                 Some(ended) = pollers.join_next() => match ended {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => refuse(&self.state, &self.control, error),
-                    Err(_) => self.control.fail("a task of the worker has panicked", grace),
+                    Ok(Err(error)) => control.fail(error.into()),
+                    Err(_) => fail("a task of the worker has panicked"),
                 },
-                () = self.keeper_ended.cancelled() => {
-                    self.control.fail("the thread for heartbeats has panicked", grace);
-                }
+                () = self.keeper_ended.cancelled() => fail("the thread for heartbeats has panicked"),
             }
         }
     }
@@ -146,25 +142,10 @@ impl Calls {
 /// Stands for a grace without a limit.
 const FAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-impl Control {
-    /// Ends the worker because it cannot go on.
-    fn fail(&self, text: &str, grace: Duration) {
-        tracing::error!(error = text, "worker stops");
-        self.set_error(WorkerError::Internal(text.to_owned()));
-        self.request_stop(grace);
-    }
-}
-
-/// Ends the worker, because the broker refuses its calls.
-pub(super) fn refuse(state: &State, control: &Control, error: CallError) {
-    tracing::error!(queue = state.options.queue, %error, "worker stops");
-    control.set_error(error.into());
-    control.request_stop(state.options.grace);
-}
-
 /// Stops the worker at the first signal, and cancels its handlers at the second. Runs on the thread for calls, because
 /// handlers may block all threads of the caller's runtime.
-async fn stop_on_signals(state: Arc<State>, control: Arc<Control>) {
+async fn stop_on_signals(state: Arc<State>) {
+    let control = &state.control;
     control.obey_signals.cancelled().await;
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -174,7 +155,7 @@ async fn stop_on_signals(state: Arc<State>, control: Arc<Control>) {
         }
     };
     signals.next().await;
-    control.request_stop(state.options.grace);
+    control.request_stop(None);
     signals.next().await;
     control.hurry.cancel();
 }

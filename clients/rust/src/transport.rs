@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{BoxFuture, FutureExt as _, Shared};
 use tonic::transport::{Channel, Endpoint};
 
-use super::credentials::{Credentials, FILE_INTERVAL};
+use super::credentials::{Credentials, FILE_INTERVAL, Texts};
 use super::errors::WorkerError;
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 
@@ -29,10 +29,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The parsed address of one broker or several.
 #[derive(Clone)]
 pub(super) struct Addresses {
-    /// With the texts of the files, if they are in files.
     credentials: Credentials,
-    /// The credentials in files. `None`: they are not in files.
-    files: Option<Credentials>,
+    /// The certificates of new connections.
+    texts: Texts,
     /// Host and port of each broker.
     authorities: Vec<String>,
     /// The host and port of a name whose addresses are all used.
@@ -42,10 +41,9 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Parses `host:port`, `dns:///host:port`, or several of the first kind with commas between them.
     pub(super) fn parse(text: &str, credentials: Credentials) -> Result<Self, WorkerError> {
-        let texts = credentials.read_files().map_err(WorkerError::Options)?;
         let mut addresses = Self {
-            files: texts.is_some().then(|| credentials.clone()),
-            credentials: texts.unwrap_or(credentials),
+            texts: credentials.read().map_err(WorkerError::Options)?,
+            credentials,
             authorities: Vec::new(),
             name: None,
         };
@@ -86,7 +84,7 @@ impl Addresses {
     /// Returns the endpoint of a broker. `authority` is its host and port, `name` the host and port of its certificate.
     fn endpoint(&self, authority: &str, name: &str) -> Result<Endpoint, WorkerError> {
         let malformed = |cause: &str| WorkerError::Options(format!("address {authority}: {cause}"));
-        let tls = self.credentials.tls_config(host(name));
+        let tls = self.credentials.tls_config(&self.texts, host(name));
         let tls = tls.map_err(|cause| malformed(&cause))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"));
@@ -145,9 +143,8 @@ fn resolve(name: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
 }
 
 /// The connections of one thread. They belong to the runtime that makes the first call.
-pub(super) struct Transport {
-    state: Arc<Mutex<Brokers>>,
-}
+#[derive(Clone)]
+pub(super) struct Transport(Arc<Mutex<Brokers>>);
 
 /// A resolution of the name that runs. It goes on when the attempts that wait for it have ended.
 type Resolution = Shared<BoxFuture<'static, Result<(), String>>>;
@@ -183,7 +180,7 @@ pub(super) struct Route {
 
 impl Transport {
     pub(super) fn new(addresses: Addresses) -> Self {
-        let state = Mutex::new(Brokers {
+        Self(Arc::new(Mutex::new(Brokers {
             addresses,
             resolver: resolve,
             read_at: Instant::now(),
@@ -191,13 +188,11 @@ impl Transport {
             next: 0,
             resolved_at: None,
             resolution: None,
-        });
-        let state = Arc::new(state);
-        Self { state }
+        })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Brokers> {
-        lock(&self.state)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the connection for the next attempt. Waits only for the first resolution of a name.
@@ -282,7 +277,7 @@ impl Transport {
         let is_up = brokers.all.iter().all(|broker| broker.down_until.is_none());
         let is_needed = brokers.all.is_empty() || !(is_fresh || is_up);
         if is_needed && brokers.resolution.is_none() {
-            let resolution = resolve_in(self.state.clone(), name, brokers.resolver);
+            let resolution = self.clone().resolve_now(name, brokers.resolver);
             let resolution = tokio::spawn(resolution)
                 .map(|ended| ended.unwrap_or_else(|error| Err(error.to_string())));
             brokers.resolution = Some(resolution.boxed().shared());
@@ -290,35 +285,27 @@ impl Transport {
         let resolution = brokers.resolution.clone();
         resolution.filter(|_| brokers.all.is_empty())
     }
-}
 
-fn lock(brokers: &Mutex<Brokers>) -> MutexGuard<'_, Brokers> {
-    brokers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Resolves the name of the brokers. Keeps the old addresses if that fails: they may work again.
-///
-/// # Errors
-/// There are no old addresses.
-async fn resolve_in(
-    brokers: Arc<Mutex<Brokers>>,
-    name: String,
-    resolver: Resolver,
-) -> Result<(), String> {
-    let found = resolver(name.clone()).await;
-    let mut brokers = lock(&brokers);
-    brokers.resolved_at = Some(Instant::now());
-    brokers.resolution = None;
-    match found {
-        Ok(found) => {
-            let mut authorities: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
-            authorities.sort_unstable();
-            authorities.dedup();
-            brokers.set(authorities);
-            Ok(())
+    /// Resolves the name of the brokers. Keeps the old addresses if that fails: they may work again.
+    ///
+    /// # Errors
+    /// There are no old addresses.
+    async fn resolve_now(self, name: String, resolver: Resolver) -> Result<(), String> {
+        let found = resolver(name.clone()).await;
+        let mut brokers = self.lock();
+        brokers.resolved_at = Some(Instant::now());
+        brokers.resolution = None;
+        match found {
+            Ok(found) => {
+                let mut authorities: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+                authorities.sort_unstable();
+                authorities.dedup();
+                brokers.set(authorities);
+                Ok(())
+            }
+            Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
+            Err(_) => Ok(()),
         }
-        Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
-        Err(_) => Ok(()),
     }
 }
 
@@ -353,19 +340,16 @@ impl Brokers {
 
     /// Reads the files of the credentials from time to time. If they have changed, further calls use new connections.
     fn read_files(&mut self) {
-        let Some(files) = &self.addresses.files else {
-            return;
-        };
         if self.read_at.elapsed() < FILE_INTERVAL {
             return;
         }
         self.read_at = Instant::now();
-        let texts = match files.read_files() {
-            Ok(Some(texts)) if !texts.is_same(&self.addresses.credentials) => texts,
+        let texts = match self.addresses.credentials.read() {
+            Ok(texts) if texts != self.addresses.texts => texts,
             Ok(_) => return,
             Err(error) => return tracing::warn!(error, "the old certificates are used"),
         };
-        let old = std::mem::replace(&mut self.addresses.credentials, texts);
+        let old = std::mem::replace(&mut self.addresses.texts, texts);
         let endpoint = |broker: &Broker| self.addresses.endpoint_of(&broker.authority);
         let endpoints: Result<Vec<_>, _> = self.all.iter().map(endpoint).collect();
         match endpoints {
@@ -378,7 +362,7 @@ impl Brokers {
             }
             // The files may be in the middle of a change. They are read again.
             Err(error) => {
-                self.addresses.credentials = old;
+                self.addresses.texts = old;
                 tracing::warn!(%error, "the old certificates are used");
             }
         }
@@ -395,7 +379,7 @@ mod tests {
 
     use super::*;
     use crate::calls::Caller;
-    use crate::credentials::TlsFiles;
+    use crate::credentials::{Pem, Tls};
     use crate::errors::Applied;
 
     fn refusal(address: &str, credentials: Credentials) -> String {
@@ -489,13 +473,13 @@ mod tests {
     }
 
     /// Returns connections to a name, and the sender of the name's addresses.
-    fn to_a_name() -> (Arc<Transport>, oneshot::Sender<Vec<SocketAddr>>) {
+    fn to_a_name() -> (Transport, oneshot::Sender<Vec<SocketAddr>>) {
         let (send, answer) = oneshot::channel();
         ANSWER.set(Some(answer));
         let addresses = Addresses::parse("dns:///localhost:1", Credentials::plaintext());
         let transport = Transport::new(addresses.expect("a name"));
         transport.lock().resolver = resolve_once;
-        (Arc::new(transport), send)
+        (transport, send)
     }
 
     fn two_addresses() -> Vec<SocketAddr> {
@@ -558,11 +542,10 @@ RQIgESMNBfcgwuh2rSHVxKRsdVucnLpCS/jTwRCqxGEfwI4=\n\
     async fn malformed_certificates_do_not_replace_the_old_ones() {
         let file = std::env::temp_dir().join(format!("ca-{}", std::process::id()));
         std::fs::write(&file, PEM).expect("a file");
-        let files = TlsFiles {
-            ca: Some(file.clone()),
-            ..TlsFiles::default()
-        };
-        let credentials = Credentials::tls_files(files);
+        let credentials = Credentials::tls(Tls {
+            ca: Some(Pem::File(file.clone())),
+            ..Tls::default()
+        });
         let addresses = Addresses::parse("broker.example:1", credentials.clone());
         let transport = Transport::new(addresses.expect("a certificate"));
         transport.route().await.expect("a connection");

@@ -9,9 +9,9 @@ use lease_broker_proto as proto;
 use serde_json::Value as Json;
 
 use super::calls::CallTimes;
-use super::context::{Cancellation, Cancelled, Cause};
+use super::context::{Cancelled, Cause, Context};
 use super::endings::{Done, Ending};
-use super::events::{Event, EventLog, EventName};
+use super::events::{Event, EventName};
 use super::handler_error::{DeadLetter, HandlerError, Release};
 use super::item::{HeldLeases as _, Item, LeaseNumber};
 use super::keeper::{self, Heartbeat};
@@ -41,7 +41,7 @@ struct Call {
 struct Running {
     run: RunNumber,
     items: Arc<[Item]>,
-    cancellation: Arc<Cancellation>,
+    context: Context,
     is_cancelled: bool,
 }
 
@@ -152,8 +152,8 @@ impl Machine {
             let started: Arc<Mutex<Vec<Start>>> = Arc::clone(&started);
             move |_: &_, mut starts| started.lock().expect("a lock").append(&mut starts)
         };
-        let events = Arc::new(EventLog::new(own.queue.clone(), Some(Arc::new(observer))));
-        let state = State::new(Arc::new(own), events, Box::new(start_handlers));
+        own.on_event = Some(Arc::new(observer));
+        let state = State::new(own, Box::new(start_handlers));
         state.lock().clock = now;
         let start = Instant::now();
         NOW.set(Some(start));
@@ -231,7 +231,7 @@ impl Machine {
             .iter()
             .position(|other| keys(&other.items) == run);
         let running = self.running.remove(at.expect("a handler"));
-        let cause = running.cancellation.cause();
+        let cause = running.context.cause();
         let text = step["text"].as_str().unwrap_or_default();
         let limit = self.state.options.time_limit;
         let endings = running.items.iter().map(|item| {
@@ -384,15 +384,13 @@ impl Machine {
             self.running.push(Running {
                 run: start.run,
                 items: start.items,
-                cancellation: start.cancellation,
+                context: start.context,
                 is_cancelled: false,
             });
         }
         for running in &mut self.running {
-            if let Some(cause) = running
-                .cancellation
-                .cause()
-                .filter(|_| !running.is_cancelled)
+            if let Some(cause) = running.context.cause()
+                && !running.is_cancelled
             {
                 running.is_cancelled = true;
                 actions.push(format!("cancel {} {}", keys(&running.items), cause.name()));

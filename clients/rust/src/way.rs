@@ -75,7 +75,6 @@ mod tests {
 
     use super::*;
     use crate::calls::CallTimes;
-    use crate::events::EventLog;
     use crate::options::Options;
     use crate::state::State;
     use crate::values::duration_to_proto;
@@ -89,9 +88,8 @@ mod tests {
 
     impl Settlement {
         fn new() -> Self {
-            let options = Arc::new(Options::new("127.0.0.1:1".to_owned(), "work".to_owned()));
-            let events = Arc::new(EventLog::new("work".to_owned(), None));
-            let state = Arc::new(State::new(options, events, Box::new(|_, _| {})));
+            let options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
+            let state = Arc::new(State::new(options, Box::new(|_, _| {})));
             let times = CallTimes::at(Instant::now());
             let reserved = state.lock().slots_to_claim();
             let time_left = duration_to_proto(Duration::from_secs(30));

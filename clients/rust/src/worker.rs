@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle as RuntimeHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -11,21 +12,20 @@ use super::connection::{Connection, Link, internal};
 use super::context::Context;
 use super::credentials::Token;
 use super::endings::{BatchDone, Done};
-use super::errors::{CallError, WorkerError};
-use super::events::{Event, EventLog, EventName};
+use super::errors::WorkerError;
+use super::events::{Event, EventName};
 use super::failure::Failure;
 use super::handler_error::HandlerError;
-use super::health::ConnectionHealth;
 use super::item::Item;
 use super::keeper::Keeper;
 use super::middleware::{Handler, Next};
 use super::options::Options;
 use super::poller::Poller;
-use super::runners::{self, Runner};
-use super::running::{Control, Handle, RunningWorker, run_all};
+use super::runners;
+use super::running::{Handle, RunningWorker, run_all};
 use super::settler::Settler;
 use super::state::State;
-use super::stop::{Calls, refuse};
+use super::stop::Calls;
 
 /// A worker that was not started yet. Its other methods set options.
 #[derive(Clone)]
@@ -122,7 +122,9 @@ impl Worker {
         R: Future<Output = Result<BatchDone, HandlerError>> + Send + 'static,
     {
         self.options.batch = batch;
-        start(self.options, runners::of_batch(handler))
+        let handler =
+            move |items, context| -> BoxFuture<'static, _> { Box::pin(handler(items, context)) };
+        start(self.options, Box::new(handler))
     }
 }
 
@@ -135,80 +137,54 @@ fn start(options: Options, handler: Handler) -> Result<RunningWorker, WorkerErro
     };
     let runtime = RuntimeHandle::try_current()
         .map_err(|error| internal("the worker outside of a tokio runtime", &error))?;
-    let options = Arc::new(options);
-    let events = Arc::new(EventLog::new(
-        options.queue.clone(),
-        options.on_event.clone(),
-    ));
-    let health = Arc::new(ConnectionHealth::new(events.clone()));
-    let runner = Runner::new(runtime, Next::new(handler, &options.middleware));
-    let start_handlers = Box::new(move |state: &_, starts| runner.start(state, starts));
-    let state = Arc::new(State::new(options.clone(), events.clone(), start_handlers));
-    let control = Arc::new(Control::new());
+    let handler = Next::new(handler, &options.middleware);
+    let state = Arc::new(State::new(options, runners::start_on(runtime, handler)));
 
     let caller = |link: &Link| Caller {
         transport: link.transport.clone(),
-        token: options.token.clone(),
+        token: state.options.token.clone(),
         on_attempt: {
-            let health = health.clone();
-            Arc::new(move |failure| health.note(failure))
+            let state = state.clone();
+            Arc::new(move |failure| state.health.note(failure))
         },
         on_retry: {
-            let events = events.clone();
+            let state = state.clone();
             Arc::new(move |retry, failure: &Failure| {
                 let event = Event::new(EventName::Retry).with_error(failure.message.as_str());
                 let mut event = event.with_reason(failure.reason.as_str());
                 event.retry = Some(retry);
-                events.emit(event);
+                state.events.emit(event);
             })
         },
-    };
-    let on_fatal: Arc<dyn Fn(CallError) + Send + Sync> = {
-        let (state, control) = (Arc::downgrade(&state), control.clone());
-        Arc::new(move |error| {
-            if let Some(state) = state.upgrade() {
-                refuse(&state, &control, error);
-            }
-        })
     };
     let keeper = Keeper {
         state: state.clone(),
         caller: caller(&connection.keep),
-        on_fatal: on_fatal.clone(),
         fresh_token: Arc::default(),
     };
     let caller = caller(&connection.calls);
     let calls = Calls {
-        state: state.clone(),
-        control: control.clone(),
         poller: Poller {
             state: state.clone(),
             caller: caller.clone(),
-            health: health.clone(),
         },
         settler: Settler {
             state: state.clone(),
             caller,
-            on_fatal,
         },
+        state: state.clone(),
         stop_keeper: CancellationToken::new(),
         keeper_ended: CancellationToken::new(),
     };
-    let stop_keeper = calls.stop_keeper.clone();
-    connection.keep.spawn(calls.keeper_ended.clone(), {
-        let (health, options) = (health.clone(), options.clone());
-        async move {
-            tokio::select! {
-                () = keeper.run(stop_keeper) => {}
-                () = health.warn(&options.address) => {}
-            }
+    let (keeper_ended, stop_keeper) = (calls.keeper_ended.clone(), calls.stop_keeper.clone());
+    let kept = state.clone();
+    connection.keep.spawn(keeper_ended, async move {
+        tokio::select! {
+            () = keeper.run(stop_keeper) => {}
+            () = kept.health.warn(&kept.options.address) => {}
         }
     });
-    connection.calls.spawn(control.stopped.clone(), calls.run());
-    let handle = Handle {
-        control,
-        state,
-        health,
-    };
-    Ok(RunningWorker(Arc::new(handle)))
+    let stopped = state.control.stopped.clone();
+    connection.calls.spawn(stopped, calls.run());
+    Ok(RunningWorker(Arc::new(Handle(state))))
 }

@@ -19,7 +19,7 @@ from lease_broker.latch import Latch
 from lease_broker.options import Options
 from lease_broker.own_loop import OwnLoop
 from lease_broker.poller import Poller
-from lease_broker.runners import AsyncRunner, Runner, ThreadRunner
+from lease_broker.runners import AsyncRunner, ThreadRunner
 from lease_broker.settler import Settler
 from lease_broker.state import State
 from lease_broker.transport import Transport
@@ -94,7 +94,7 @@ class QueueWorker:
     def start(self, connections: Connections, own_loop: OwnLoop, on_fatal: Callable[[Exception], None]) -> None:
         """Starts the threads, after `prepare`. `own_loop`: for awaitables, if the program has no event loop."""
         state, handler, loop = self.state, self._wrapped, self._loop
-        self._runner: Runner
+        self._runner: AsyncRunner | ThreadRunner
         if self.is_async and loop is not None:
             self._runner = AsyncRunner(state, handler, loop, on_fatal)
         else:

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any
 
 from lease_broker import endings, tracing
 from lease_broker.endings import Ending
@@ -19,19 +19,6 @@ from lease_broker.errors import BatchError, Release, decision, error_text
 from lease_broker.leases import Context, HeldLease
 from lease_broker.own_loop import OwnLoop
 from lease_broker.state import State
-
-
-class Runner(Protocol):
-    """Runs handlers."""
-
-    def start_runs(self, runs: list[Context]) -> None:
-        """Starts the handlers of the runs. Returns immediately. Is called with the worker's lock."""
-
-    def watch(self) -> None:
-        """Ends the runs that can go no further. Is called with the worker's lock, at least once per second."""
-
-    def close(self) -> None:
-        """Ends the threads that run no handler."""
 
 
 def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
@@ -89,6 +76,7 @@ class ThreadRunner:
         self._start_threads(state.options.concurrency)
 
     def start_runs(self, runs: list[Context]) -> None:
+        """Starts the handlers of the runs. Returns immediately. Is called with the worker's lock."""
         self._waiting.extend(runs)
         # More than there are slots: some are stuck.
         self._start_threads(len(self._state.runs))
@@ -103,6 +91,7 @@ class ThreadRunner:
         """A thread ends by itself."""
 
     def close(self) -> None:
+        """Ends the threads that run no handler."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -202,6 +191,7 @@ class AsyncRunner:
         """Runs that have ended, and are still to be passed to the state."""
 
     def start_runs(self, runs: list[Context]) -> None:
+        """Starts the handlers of the runs. Returns immediately. Is called with the worker's lock."""
         if runs:
             try:
                 self._loop.call_soon_threadsafe(self._spawn, runs)
@@ -209,7 +199,10 @@ class AsyncRunner:
                 self.watch()
 
     def watch(self) -> None:
-        """If the loop is closed, its tasks are gone. Releases their items and stops the worker."""
+        """If the loop is closed, its tasks are gone. Releases their items and stops the worker.
+
+        Is called with the worker's lock, at least once per second.
+        """
         state = self._state
         if not self._loop.is_closed() or not (state.takes_items or state.runs):
             return

@@ -2,6 +2,7 @@ package conformance;
 
 import com.example.leasebroker.Credentials;
 import com.example.leasebroker.HandlersLeftException;
+import com.example.leasebroker.Queue;
 import com.example.leasebroker.Worker;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
@@ -55,22 +56,22 @@ public final class Main {
   }
 
   private static Worker worker(JsonObject options, Consumer<com.example.leasebroker.Event> observer, Work work) {
-    String queue = text(options, "queue");
-    Worker.Builder builder =
+    String name = text(options, "queue");
+    Queue queue =
         options.has("batch") && !options.get("batch").isJsonNull()
-            ? Worker.batchBuilder(address(options), queue, options.get("batch").getAsInt(), work::batch)
-            : Worker.builder(address(options), queue, work::one);
-    builder.onEvent(observer);
+            ? Queue.ofBatches(name, options.get("batch").getAsInt(), work::batch)
+            : Queue.of(name, work::one);
+    Worker.Builder builder = Worker.builder(address(options), queue.onEvent(observer));
     set(options, "worker_id", value -> builder.workerId(value.getAsString()));
-    set(options, "concurrency", value -> builder.concurrency(value.getAsInt()));
-    set(options, "lease_ms", value -> builder.lease(milliseconds(value)));
-    set(options, "heartbeat", value -> builder.heartbeat(value.getAsBoolean()));
-    set(options, "time_limit_ms", value -> builder.timeLimit(milliseconds(value)));
-    set(options, "wait_ms", value -> builder.wait(milliseconds(value)));
+    set(options, "concurrency", value -> queue.concurrency(value.getAsInt()));
+    set(options, "lease_ms", value -> queue.lease(milliseconds(value)));
+    set(options, "heartbeat", value -> queue.heartbeat(value.getAsBoolean()));
+    set(options, "time_limit_ms", value -> queue.timeLimit(milliseconds(value)));
+    set(options, "wait_ms", value -> queue.wait(milliseconds(value)));
     set(options, "grace_ms", value -> builder.grace(milliseconds(value)));
-    set(options, "stuck_after_ms", value -> builder.stuckAfter(milliseconds(value)));
-    set(options, "max_stuck", value -> builder.maxStuck(value.getAsInt()));
-    set(options, "executor_threads", value -> builder.executor(executor(value.getAsInt())));
+    set(options, "stuck_after_ms", value -> queue.stuckAfter(milliseconds(value)));
+    set(options, "max_stuck", value -> queue.maxStuck(value.getAsInt()));
+    set(options, "executor_threads", value -> queue.executor(executor(value.getAsInt())));
     if (options.has("ca_file")) {
       builder.credentials(
           Credentials.tls(Path.of(text(options, "ca_file")), Path.of(text(options, "cert_file")), Path.of(text(options, "key_file")), null));

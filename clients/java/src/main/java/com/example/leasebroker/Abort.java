@@ -52,21 +52,6 @@ final class Abort {
     }
   }
 
-  /** Waits for a latch. Returns false if the time is over. Throws {@link Aborted} if it is cancelled first. */
-  boolean await(CountDownLatch latch, long nanos) throws InterruptedException {
-    Context.CancellationListener onCancel = ended -> latch.countDown();
-    context.addListener(onCancel, Runnable::run);
-    try {
-      boolean isInTime = latch.await(nanos, TimeUnit.NANOSECONDS);
-      if (isCancelled()) {
-        throw new Aborted();
-      }
-      return isInTime;
-    } finally {
-      context.removeListener(onCancel);
-    }
-  }
-
   /** Waits. Throws {@link Aborted} if it is cancelled first. */
   void sleep(long nanos) throws InterruptedException {
     if (cancelled.await(nanos, TimeUnit.NANOSECONDS)) {

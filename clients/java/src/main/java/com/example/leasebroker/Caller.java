@@ -139,34 +139,30 @@ class Caller {
   <Q, R> Attempt<R> attempt(Method<Q, R> method, Q request, long timeoutNanos, boolean fresh, Abort abort) {
     long end = Clock.now() + timeoutNanos;
     Transport.Broker broker;
+    Metadata headers = new Metadata();
+    String problem = "the name of the broker is unknown: ";
     try {
       transport.awaitAddresses(timeoutNanos, abort);
       broker = transport.route();
       if (!broker.awaitConnection(end - Clock.now(), abort)) {
         transport.noteFailure(broker, true);
-        return failed(Failure.of(Status.Code.UNAVAILABLE, "no connection in time", Failure.APPLIED_NO), abort);
+        return notSent(Status.Code.UNAVAILABLE, "no connection in time", abort);
+      }
+      problem = "the token cannot be read: ";
+      if (token != null) {
+        headers.put(AUTHORIZATION, "Bearer " + token.read(fresh, end - Clock.now(), abort));
       }
     } catch (Abort.Aborted stopped) {
-      return failed(Failure.of(Status.Code.CANCELLED, "the call was ended", Failure.APPLIED_NO), abort);
+      return notSent(Status.Code.CANCELLED, "the call was ended", abort);
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
-      return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
-    } catch (Exception unknown) {
-      return failed(Failure.of(Status.Code.UNAVAILABLE, "the name of the broker is unknown: " + unknown.getMessage(), Failure.APPLIED_NO), abort);
+      return notSent(Status.Code.CANCELLED, "the thread was interrupted", abort);
+    } catch (Throwable error) {
+      // The source of a token is the program's, so it can throw anything. A file can be missing for a moment while it is replaced.
+      return notSent(Status.Code.UNAVAILABLE, problem + Ending.errorText(error), abort);
     }
     LeaseServiceBlockingStub stub = broker.stub().withDeadlineAfter(Math.max(end - Clock.now(), Clock.MILLISECOND), TimeUnit.NANOSECONDS);
     if (token != null) {
-      Metadata headers = new Metadata();
-      try {
-        headers.put(AUTHORIZATION, "Bearer " + token.read(fresh, end - Clock.now(), abort));
-      } catch (InterruptedException interrupted) {
-        Thread.currentThread().interrupt();
-        return failed(Failure.of(Status.Code.CANCELLED, "the thread was interrupted", Failure.APPLIED_NO), abort);
-      } catch (Throwable error) {
-        // It is the program's, so it can throw anything. A file can be missing for a moment while it is replaced.
-        String text = "the token cannot be read: " + Ending.errorText(error);
-        return failed(Failure.of(Status.Code.UNAVAILABLE, text, Failure.APPLIED_NO), abort);
-      }
       stub = stub.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers));
     }
     Context previous = abort.context().attach();
@@ -188,6 +184,10 @@ class Caller {
     } finally {
       abort.context().detach(previous);
     }
+  }
+
+  private <R> Attempt<R> notSent(Status.Code code, String message, Abort abort) {
+    return failed(Failure.of(code, message, Failure.APPLIED_NO), abort);
   }
 
   private <R> Attempt<R> failed(Failure failure, Abort abort) {

@@ -10,17 +10,16 @@ import java.util.function.Consumer;
  * half of {@link Worker#health}.
  */
 final class ConnectionHealth {
-  /** The nanoseconds without an answer before the first warning. */
-  static final long FIRST_WARNING = 2 * Clock.SECOND;
-
-  /** The nanoseconds between two warnings. */
-  static final long NEXT_WARNING = 30 * Clock.SECOND;
-
   private final Consumer<Event> events;
   private final String address;
   private final System.Logger logger;
-  private final long firstWarning;
-  private final long nextWarning;
+
+  /** The nanoseconds without an answer before the first warning. Tests have other times. */
+  long firstWarning = 2 * Clock.SECOND;
+
+  /** The nanoseconds between two warnings. */
+  long nextWarning = 30 * Clock.SECOND;
+
   private boolean connected;
 
   /** The time since which no call was answered. */
@@ -31,16 +30,9 @@ final class ConnectionHealth {
   private boolean closed;
 
   ConnectionHealth(String address, System.Logger logger, Consumer<Event> events) {
-    this(address, logger, events, FIRST_WARNING, NEXT_WARNING);
-  }
-
-  /** For tests with other times. */
-  ConnectionHealth(String address, System.Logger logger, Consumer<Event> events, long firstWarning, long nextWarning) {
     this.address = address;
     this.logger = logger;
     this.events = events;
-    this.firstWarning = firstWarning;
-    this.nextWarning = nextWarning;
   }
 
   /** Expects the first answer from now on. The first attempt can take long to fail. */

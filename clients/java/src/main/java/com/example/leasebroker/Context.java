@@ -101,12 +101,16 @@ public final class Context {
     if (run.leases.size() != 1) {
       throw new IllegalStateException("the handler has a batch: pass the item of the checkpoint");
     }
-    state.saveCheckpoint(run.leases.get(0), checkpoint);
+    save(run.leases.get(0), checkpoint);
   }
 
   /** Keeps a checkpoint of one item of a batch. */
   public void checkpoint(Item item, byte[] checkpoint) {
-    state.saveCheckpoint(lease(item), checkpoint);
+    save(lease(item), checkpoint);
+  }
+
+  private void save(HeldLease lease, byte[] checkpoint) {
+    state.update(() -> state.saveCheckpoint(lease, checkpoint));
   }
 
   /** Returns the W3C trace context of the lease. In a batch, of the first one. */

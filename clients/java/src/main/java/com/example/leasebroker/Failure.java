@@ -9,6 +9,7 @@ import com.google.rpc.RetryInfo;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.grpc.protobuf.StatusProto;
+import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -21,7 +22,7 @@ import java.util.Map;
  * @param applied whether the attempt has changed anything: {@link #APPLIED_NO} or {@link #APPLIED_UNKNOWN}
  * @param pushbackNanos the time that the broker asks to wait. Negative: the request must not be sent again. Null: not given
  */
-record Failure(Status.Code code, String reason, String message, List<String> fields, String applied, Long pushbackNanos) {
+record Failure(Status.Code code, String reason, String message, List<String> fields, String applied, Long pushbackNanos) implements Serializable {
   static final String APPLIED_NO = "no";
   static final String APPLIED_PARTLY = "partly";
   static final String APPLIED_UNKNOWN = "unknown";

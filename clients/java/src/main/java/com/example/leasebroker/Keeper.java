@@ -52,8 +52,6 @@ final class Keeper {
   /** True after the broker has refused the token of a heartbeat. */
   private boolean freshToken;
 
-  private boolean closed;
-
   /** `executor` runs the calls, so that this thread never waits for an answer. */
   Keeper(State state, Caller caller, Executor executor, Consumer<? super LeaseBrokerException> onFatal) {
     this.state = state;
@@ -65,25 +63,19 @@ final class Keeper {
   /** Makes {@link #run} return. No heartbeat is sent any more. */
   void close() {
     abort.cancel();
-    state.update(
-        () -> {
-          closed = true;
-          state.wakeKeeper();
-        });
+    state.update(state::wakeKeeper);
   }
 
   /** Keeps the leases until {@link #close}. */
   void run() {
     executor.execute(this::warmUp);
-    boolean[] ended = new boolean[1];
-    while (!ended[0]) {
+    while (!abort.isCancelled()) {
       look().forEach(beat -> executor.execute(() -> send(beat)));
       state.read(
           () -> {
-            if (!closed && !state.clockChanged) {
+            if (!abort.isCancelled() && !state.clockChanged) {
               awaitClock(state.nextLook - Clock.now());
             }
-            ended[0] = closed;
             return null;
           });
     }

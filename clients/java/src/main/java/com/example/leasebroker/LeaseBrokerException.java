@@ -10,11 +10,7 @@ public final class LeaseBrokerException extends RuntimeException {
   private static final long serialVersionUID = 1;
   private static final Pattern INDEX = Pattern.compile("items\\[([0-9]{1,9})\\]");
   private final String rpc;
-  private final Status.Code code;
-  private final String reason;
-  private final String description;
-  private final transient List<String> fields;
-  private final String applied;
+  private final Failure failure;
   private final boolean temporary;
   private final transient List<String> keys;
 
@@ -25,22 +21,18 @@ public final class LeaseBrokerException extends RuntimeException {
   private LeaseBrokerException(String rpc, Failure failure, boolean temporary, List<String> keys) {
     super(rpc + ": " + failure.text());
     this.rpc = rpc;
-    this.code = failure.code();
-    this.reason = failure.reason();
-    this.description = failure.message();
-    this.fields = failure.fields();
-    this.applied = failure.applied();
+    this.failure = failure;
     this.temporary = temporary;
     this.keys = keys;
   }
 
   /** Returns the exception of an enqueue whose earlier calls have added rows with these keys. */
   LeaseBrokerException afterRows(List<String> keys) {
-    String message = shiftIndex(description, keys.size()) + "; the first " + keys.size() + " rows were added";
-    List<String> shifted = fields.stream().map(field -> shiftIndex(field, keys.size())).toList();
-    String partly = applied.equals(Failure.APPLIED_NO) ? Failure.APPLIED_PARTLY : Failure.APPLIED_UNKNOWN;
+    String message = shiftIndex(failure.message(), keys.size()) + "; the first " + keys.size() + " rows were added";
+    List<String> shifted = fields().stream().map(field -> shiftIndex(field, keys.size())).toList();
+    String partly = applied().equals(Failure.APPLIED_NO) ? Failure.APPLIED_PARTLY : Failure.APPLIED_UNKNOWN;
     // Not temporary: the same rows again would add the first ones twice.
-    return new LeaseBrokerException(rpc, new Failure(code, reason, message, shifted, partly, null), false, List.copyOf(keys));
+    return new LeaseBrokerException(rpc, new Failure(code(), reason(), message, shifted, partly, null), false, List.copyOf(keys));
   }
 
   /** Adds the number of earlier rows to the index at the beginning of a field's path. */
@@ -56,22 +48,22 @@ public final class LeaseBrokerException extends RuntimeException {
 
   /** Returns the status of the last attempt. */
   public Status.Code code() {
-    return code;
+    return failure.code();
   }
 
   /** Returns the broker's reason, such as "QUEUE_NOT_FOUND". Empty: the error does not come from the broker. */
   public String reason() {
-    return reason;
+    return failure.reason();
   }
 
   /** Returns the text of the status. */
   public String description() {
-    return description;
+    return failure.message();
   }
 
   /** Returns the paths of the request's fields that the broker refused. */
   public List<String> fields() {
-    return fields;
+    return failure.fields();
   }
 
   /**
@@ -79,7 +71,7 @@ public final class LeaseBrokerException extends RuntimeException {
    * enqueue has added the rows of {@link #keys}, and will not add the others.
    */
   public String applied() {
-    return applied;
+    return failure.applied();
   }
 
   /** True if the same call can succeed later: only the time for retries is over. */
@@ -94,16 +86,16 @@ public final class LeaseBrokerException extends RuntimeException {
 
   /** True if the broker refused the request for what it contains. */
   boolean refusesRequest() {
-    return !temporary && (code == Status.Code.INVALID_ARGUMENT || code == Status.Code.RESOURCE_EXHAUSTED);
+    return !temporary && (code() == Status.Code.INVALID_ARGUMENT || code() == Status.Code.RESOURCE_EXHAUSTED);
   }
 
   /** True if the broker refused the claim in `next`, and so the whole request. */
   boolean refusesNext() {
-    return refusesRequest() && fields.stream().anyMatch(field -> field.startsWith("next"));
+    return refusesRequest() && fields().stream().anyMatch(field -> field.startsWith("next"));
   }
 
   /** True if the broker does not let this program make the call. */
   boolean refusesCaller() {
-    return !temporary && (code == Status.Code.UNAUTHENTICATED || code == Status.Code.PERMISSION_DENIED);
+    return !temporary && (code() == Status.Code.UNAUTHENTICATED || code() == Status.Code.PERMISSION_DENIED);
   }
 }

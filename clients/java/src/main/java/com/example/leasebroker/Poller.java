@@ -81,7 +81,7 @@ final class Poller {
   }
 
   private void claim(int slots) throws InterruptedException {
-    releaseAbandoned(true);
+    releaseAbandoned(true, Clock.NEVER);
     Options options = state.options;
     // Without an answer before, a claim that waits for items looks like a broker that does not answer.
     Duration wait = health.answers() ? options.pollWait() : Duration.ZERO;
@@ -128,14 +128,9 @@ final class Poller {
   }
 
   /**
-   * Releases the items of claims whose response was not read. A worker that stops calls it twice: the first request may reach
-   * one broker before another has run the claim.
+   * Releases the items of claims whose response was not read, until a moment. A worker that stops calls it twice: the first request
+   * may reach one broker before another has run the claim.
    */
-  void releaseAbandoned(boolean forget) {
-    releaseAbandoned(forget, Clock.NEVER);
-  }
-
-  /** Does the same until a moment. */
   void releaseAbandoned(boolean forget, long until) {
     List<String> ids = state.read(() -> List.copyOf(state.abandoned));
     if (ids.isEmpty()) {

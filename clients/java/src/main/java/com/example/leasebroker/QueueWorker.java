@@ -39,16 +39,19 @@ final class QueueWorker {
   volatile int left;
 
   private final Runner runner;
-  private final List<Thread> threads = new ArrayList<>();
-  private final List<Thread> pollerThreads = new ArrayList<>();
+
+  /** The ends of the threads. */
+  private final List<CompletableFuture<Void>> threads = new ArrayList<>();
+
+  private final List<CompletableFuture<Void>> pollerEnds = new ArrayList<>();
   private Consumer<RuntimeException> onFatal;
   private ExecutorService calls;
   private HandlerThreads handlers;
   private Poller poller;
   private Settler settler;
   private Keeper keeper;
-  private Thread settlerThread;
-  private Thread keeperThread;
+  private CompletableFuture<Void> settlerEnd;
+  private CompletableFuture<Void> keeperEnd;
 
   QueueWorker(Options options, BatchHandler handler) {
     this.options = options;
@@ -68,16 +71,16 @@ final class QueueWorker {
     poller = new Poller(state, caller, connections.health, onFatal);
     settler = new Settler(state, caller, calls, onFatal);
     keeper = new Keeper(state, keeperCaller, calls, onFatal);
-    settlerThread = startThread("lease-broker-settler", settler::run);
-    keeperThread = startThread("lease-broker-keeper", keeper::run);
+    settlerEnd = startThread("lease-broker-settler", settler::run);
+    keeperEnd = startThread("lease-broker-keeper", keeper::run);
     for (int i = 0; i < options.pollers(); i++) {
-      pollerThreads.add(startThread("lease-broker-poller", poller::run));
+      pollerEnds.add(startThread("lease-broker-poller", poller::run));
     }
   }
 
   /** False if too many handlers are stuck, or if a thread has ended. */
   boolean isHealthy() {
-    return state.read(() -> state.stuck <= options.maxStuck()) && threads.stream().allMatch(Thread::isAlive);
+    return state.read(() -> state.stuck <= options.maxStuck()) && threads.stream().noneMatch(CompletableFuture::isDone);
   }
 
   /** True if a handler or the observer has called this method. The stop of the worker waits for both. */
@@ -92,8 +95,8 @@ final class QueueWorker {
     state.update(state::stop);
     CompletableFuture.delayedExecutor(grace + CANCEL_GRACE + SETTLE_GRACE, TimeUnit.NANOSECONDS, Runnable::run).execute(settler::giveUp);
     poller.stop();
-    pollerThreads.forEach(Threads::join);
-    CompletableFuture<Void> released = CompletableFuture.runAsync(() -> poller.releaseAbandoned(false), calls);
+    pollerEnds.forEach(CompletableFuture::join);
+    CompletableFuture<Void> released = CompletableFuture.runAsync(() -> poller.releaseAbandoned(false, settleUntil), calls);
     waitForHandlers(grace, hurry);
     state.update(state::cancelAll);
     waitForHandlers(CANCEL_GRACE, () -> false);
@@ -103,9 +106,9 @@ final class QueueWorker {
           state.settledAll = true;
           state.endingsReady.signal();
         });
-    Threads.join(settlerThread);
+    settlerEnd.join();
     keeper.close();
-    Threads.join(keeperThread);
+    keeperEnd.join();
     released.join();
     poller.releaseAbandoned(true, settleUntil);
     calls.shutdown();
@@ -136,10 +139,10 @@ final class QueueWorker {
         .execute(() -> state.update(() -> state.returnSlots(1)));
   }
 
-  private Thread startThread(String name, Runnable part) {
-    Thread thread = Threads.start(name, () -> guard(part));
-    threads.add(thread);
-    return thread;
+  private CompletableFuture<Void> startThread(String name, Runnable part) {
+    CompletableFuture<Void> end = Threads.run(name, () -> guard(part));
+    threads.add(end);
+    return end;
   }
 
   /**

@@ -56,7 +56,8 @@ final class Runner {
       error = thrown;
     }
     run.context.end();
-    state.end(run, endings(run, results, error));
+    List<Ending> endings = endings(run, results, error);
+    state.update(() -> state.end(run, endings));
   }
 
   private List<Ending> endings(Run run, Map<Item, Result> results, Throwable error) {

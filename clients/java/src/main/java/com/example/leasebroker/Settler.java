@@ -311,8 +311,7 @@ final class Settler {
       }
       Caller.Answer<CompleteResponse> answer = caller.call("Complete", LeaseServiceBlockingStub::complete, request.build(), limits);
       CompleteResponse message = answer.message();
-      CallError nextError = message.hasNextError() ? message.getNextError() : null;
-      return settled(answer, new Settlement(message.getResultsList(), message.getNext(), nextError), group, "Complete");
+      return settled(answer, message.getResultsList(), message.getNext(), message.hasNextError() ? message.getNextError() : null, group);
     } else if (group.get(0).failure() != null) {
       FailRequest.Builder request = FailRequest.newBuilder().setQueue(queue);
       group.forEach(ending -> request.addFailures(ending.failure()));
@@ -321,14 +320,12 @@ final class Settler {
       }
       Caller.Answer<FailResponse> answer = caller.call("Fail", LeaseServiceBlockingStub::fail, request.build(), limits);
       FailResponse message = answer.message();
-      CallError nextError = message.hasNextError() ? message.getNextError() : null;
-      return settled(answer, new Settlement(message.getResultsList(), message.getNext(), nextError), group, "Fail");
+      return settled(answer, message.getResultsList(), message.getNext(), message.hasNextError() ? message.getNextError() : null, group);
     }
     ReleaseRequest.Builder request = ReleaseRequest.newBuilder().setQueue(queue);
     group.forEach(ending -> request.addReleases(ending.release()));
     Caller.Answer<ReleaseResponse> answer = caller.call("Release", LeaseServiceBlockingStub::release, request.build(), limits);
-    Settlement settlement = new Settlement(answer.message().getResultsList(), ClaimBatchResponse.getDefaultInstance(), null);
-    return settled(answer, settlement, group, "Release");
+    return settled(answer, answer.message().getResultsList(), ClaimBatchResponse.getDefaultInstance(), null, group);
   }
 
   /** The call may take a while: heartbeats keep the leases from now on. */
@@ -437,11 +434,13 @@ final class Settler {
   }
 
   /** Returns the answer to a settling call. Throws if it has not one result for each ending of the group. */
-  private static Caller.Answer<Settlement> settled(Caller.Answer<?> answer, Settlement message, List<Ending> group, String rpc) {
-    Failure failure = Failure.ofCount(message.results().size(), group.size());
+  private static Caller.Answer<Settlement> settled(
+      Caller.Answer<?> answer, List<SettleResult> results, ClaimBatchResponse next, CallError nextError, List<Ending> group) {
+    Failure failure = Failure.ofCount(results.size(), group.size());
     if (failure != null) {
-      throw new LeaseBrokerException(rpc, failure);
+      throw new LeaseBrokerException(group.get(0).rpc(), failure);
     }
+    Settlement message = new Settlement(results, next, nextError);
     return new Caller.Answer<>(message, answer.firstSentAt(), answer.sentAt(), answer.arrivedAt(), answer.attempts());
   }
 }

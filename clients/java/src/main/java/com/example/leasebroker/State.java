@@ -281,20 +281,8 @@ final class State {
     changed.signalAll();
   }
 
-  /**
-   * Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. Must not be called with
-   * the lock.
-   */
+  /** Takes the endings of a handler that has returned. Endings of leases that are done already are dropped. */
   void end(Run run, List<Ending> results) {
-    lock.lock();
-    try {
-      ended(run, results);
-    } finally {
-      unlock();
-    }
-  }
-
-  private void ended(Run run, List<Ending> results) {
     // First, because a handler that has returned is not cancelled.
     runs.remove(run);
     long now = Clock.now();
@@ -381,19 +369,14 @@ final class State {
   }
 
   void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
-    lock.lock();
-    try {
-      if (checkpoint.length > checkpointLimit) {
-        throw new IllegalArgumentException(
-            "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
-      }
-      // A later one could replace the last one of the handler, for its next attempt.
-      if (lease.phase == HeldLease.Phase.RUNNING) {
-        lease.checkpoint = ByteString.copyFrom(checkpoint);
-        lease.saved++;
-      }
-    } finally {
-      lock.unlock();
+    if (checkpoint.length > checkpointLimit) {
+      throw new IllegalArgumentException(
+          "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
+    }
+    // A later one could replace the last one of the handler, for its next attempt.
+    if (lease.phase == HeldLease.Phase.RUNNING) {
+      lease.checkpoint = ByteString.copyFrom(checkpoint);
+      lease.saved++;
     }
   }
 

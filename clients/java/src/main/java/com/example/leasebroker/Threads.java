@@ -1,8 +1,7 @@
 package com.example.leasebroker;
 
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** Threads of the library. All are daemons: a handler that never returns does not keep the process. */
@@ -25,38 +24,18 @@ final class Threads {
     };
   }
 
-  /** A wait that can be interrupted. */
-  @FunctionalInterface
-  interface Wait {
-    void run() throws InterruptedException;
-  }
-
-  /** Waits until the end, also if the thread is interrupted meanwhile. */
-  static void uninterrupted(Wait wait) {
-    boolean interrupted = false;
-    while (true) {
-      try {
-        wait.run();
-        break;
-      } catch (InterruptedException again) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
-  }
-
-  static void await(CountDownLatch latch) {
-    uninterrupted(latch::await);
-  }
-
-  static void join(Thread thread) {
-    uninterrupted(thread::join);
-  }
-
-  /** Waits for the end of a thread, or until a moment. */
-  static void join(Thread thread, long until) {
-    uninterrupted(() -> TimeUnit.NANOSECONDS.timedJoin(thread, until - Clock.now()));
+  /** Starts a thread. The result is complete when the thread has ended. */
+  static CompletableFuture<Void> run(String name, Runnable run) {
+    CompletableFuture<Void> ended = new CompletableFuture<>();
+    start(
+        name,
+        () -> {
+          try {
+            run.run();
+          } finally {
+            ended.complete(null);
+          }
+        });
+    return ended;
   }
 }

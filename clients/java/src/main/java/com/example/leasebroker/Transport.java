@@ -12,8 +12,8 @@ import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 
@@ -59,13 +59,15 @@ final class Transport {
     }
 
     /** Waits for a connection while one is made. Returns false if that takes too long. */
-    boolean awaitConnection(long timeout, Abort abort) throws InterruptedException {
+    boolean awaitConnection(long timeout, Abort abort) throws Exception {
       long until = Clock.now() + CONNECT_TIMEOUT;
       ConnectivityState state = channel.getState(true);
       while (timeout > CONNECT_TIMEOUT && (state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)) {
-        CountDownLatch changed = new CountDownLatch(1);
-        channel.notifyWhenStateChanged(state, changed::countDown);
-        if (!abort.await(changed, until - Clock.now())) {
+        CompletableFuture<Void> changed = new CompletableFuture<>();
+        channel.notifyWhenStateChanged(state, () -> changed.complete(null));
+        try {
+          abort.await(changed, until - Clock.now());
+        } catch (TimeoutException late) {
           return false;
         }
         state = channel.getState(false);

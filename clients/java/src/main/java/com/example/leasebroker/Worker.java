@@ -9,10 +9,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -29,7 +29,7 @@ public final class Worker {
   private final System.Logger logger;
   private final ConnectionHealth health;
   private final CountDownLatch stopping = new CountDownLatch(1);
-  private final CountDownLatch stopped = new CountDownLatch(1);
+  private final CompletableFuture<Void> stopped = new CompletableFuture<>();
   private final AtomicBoolean stopBegun = new AtomicBoolean();
   private volatile boolean hurry;
   private volatile RuntimeException error;
@@ -49,18 +49,12 @@ public final class Worker {
   }
 
   /**
-   * Begins a worker whose handler gets one item.
+   * Begins a worker of a queue.
    *
    * @param address host:port, dns:///host:port, or several addresses with commas between them
-   * @param queue the name of the queue
    */
-  public static Builder builder(String address, String queue, Handler handler) {
-    return new Builder(address, Queue.of(queue, handler));
-  }
-
-  /** Begins a worker whose handler gets up to `batch` items, 1 to 1,000. The concurrency is then the number of batches. */
-  public static Builder batchBuilder(String address, String queue, int batch, BatchHandler handler) {
-    return new Builder(address, Queue.ofBatches(queue, batch, handler));
+  public static Builder builder(String address, Queue queue) {
+    return new Builder(address).queue(queue);
   }
 
   /**
@@ -119,10 +113,10 @@ public final class Worker {
       try {
         stopAll(Math.max(Values.nanos(grace), 0));
       } finally {
-        stopped.countDown();
+        stopped.complete(null);
       }
     }
-    Threads.await(stopped);
+    stopped.join();
     if (error != null) {
       throw error;
     }
@@ -167,10 +161,10 @@ public final class Worker {
     if (used == null) {
       return;
     }
-    List<Thread> stops = queues.stream().map(queue -> Threads.start("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
-    long until = Clock.now() + limit + QueueWorker.LONGEST_END;
-    stops.forEach(each -> Threads.join(each, until));
-    if (stops.stream().anyMatch(Thread::isAlive)) {
+    var stops = queues.stream().map(queue -> Threads.run("lease-broker-stop", () -> queue.stop(limit, () -> hurry))).toList();
+    CompletableFuture<Void> all = CompletableFuture.allOf(stops.toArray(CompletableFuture[]::new));
+    all.completeOnTimeout(null, limit + QueueWorker.LONGEST_END, TimeUnit.NANOSECONDS).join();
+    if (!stops.stream().allMatch(CompletableFuture::isDone)) {
       setError(new IllegalStateException("the worker has not stopped in time: an observer or a logger blocks its threads"));
     }
     health.close();
@@ -221,7 +215,6 @@ public final class Worker {
   /** The options of a worker. */
   public static final class Builder {
     private final String address;
-    private final Queue first;
     private final List<Queue> queues = new ArrayList<>();
     private String workerId = Options.defaultWorkerId();
     private Duration grace = Duration.ofSeconds(15);
@@ -229,13 +222,11 @@ public final class Worker {
     private TokenSource token;
     private System.Logger logger = System.getLogger("com.example.leasebroker");
 
-    private Builder(String address, Queue first) {
+    private Builder(String address) {
       this.address = Objects.requireNonNull(address, "address");
-      this.first = first;
-      queues.add(first);
     }
 
-    /** Adds a queue, which shares the connections of the worker. */
+    /** Adds another queue, which shares the connections of the worker. */
     public Builder queue(Queue queue) {
       queues.add(Objects.requireNonNull(queue, "queue"));
       return this;
@@ -250,60 +241,12 @@ public final class Worker {
       return this;
     }
 
-    /** Sets {@link Queue#concurrency} of the first queue. */
-    public Builder concurrency(int handlers) {
-      first.concurrency(handlers);
-      return this;
-    }
-
-    /** Sets {@link Queue#lease} of the first queue. */
-    public Builder lease(Duration duration) {
-      first.lease(duration);
-      return this;
-    }
-
-    /** Sets {@link Queue#heartbeat} of the first queue. */
-    public Builder heartbeat(boolean on) {
-      first.heartbeat(on);
-      return this;
-    }
-
-    /** Sets {@link Queue#timeLimit} of the first queue. */
-    public Builder timeLimit(Duration limit) {
-      first.timeLimit(limit);
-      return this;
-    }
-
-    /** Sets {@link Queue#wait} of the first queue. */
-    public Builder wait(Duration duration) {
-      first.wait(duration);
-      return this;
-    }
-
-    /** Sets {@link Queue#groups} of the first queue. */
-    public Builder groups(List<String> values) {
-      first.groups(values);
-      return this;
-    }
-
     /**
      * The time that handlers have to return when the worker stops. They are then cancelled with {@link Cause#SHUTDOWN} and have
      * 5 s more. Keep the sum below the time that your supervisor waits. Default: 15 s.
      */
     public Builder grace(Duration duration) {
       grace = Objects.requireNonNull(duration, "grace");
-      return this;
-    }
-
-    /** Sets {@link Queue#stuckAfter} of the first queue. */
-    public Builder stuckAfter(Duration duration) {
-      first.stuckAfter(duration);
-      return this;
-    }
-
-    /** Sets {@link Queue#maxStuck} of the first queue. */
-    public Builder maxStuck(int handlers) {
-      first.maxStuck(handlers);
       return this;
     }
 
@@ -319,27 +262,9 @@ public final class Worker {
       return this;
     }
 
-    /** Sets {@link Queue#onEvent} of the first queue. */
-    public Builder onEvent(Consumer<Event> observer) {
-      first.onEvent(observer);
-      return this;
-    }
-
     /** Receives the log. Default: the logger "com.example.leasebroker". */
     public Builder logger(System.Logger value) {
       logger = Objects.requireNonNull(value, "logger");
-      return this;
-    }
-
-    /** Adds an interceptor to the first queue: {@link Queue#intercept}. */
-    public Builder intercept(Interceptor interceptor) {
-      first.intercept(interceptor);
-      return this;
-    }
-
-    /** Sets {@link Queue#executor} of the first queue. */
-    public Builder executor(Executor value) {
-      first.executor(value);
       return this;
     }
 

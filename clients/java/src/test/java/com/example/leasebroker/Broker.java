@@ -131,8 +131,8 @@ final class Broker implements AutoCloseable {
   }
 
   /** Starts a worker that the end of the test stops. */
-  Worker start(Worker.Builder builder, Watcher events) {
-    Worker worker = builder.onEvent(events).build();
+  Worker start(Queue queue, Watcher events) {
+    Worker worker = Worker.builder(address, queue.onEvent(events)).build();
     worker.start();
     opened.add(
         () -> {

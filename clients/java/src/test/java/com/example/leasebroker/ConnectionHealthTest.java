@@ -87,7 +87,7 @@ class ConnectionHealthTest {
   }
 
   private static Worker startWorker(int port, WarningLog log) {
-    Worker worker = Worker.builder("127.0.0.1:" + port, "work", (item, context) -> null).logger(log).build();
+    Worker worker = Worker.builder("127.0.0.1:" + port, Queue.of("work", (item, context) -> null)).logger(log).build();
     worker.start();
     return worker;
   }
@@ -139,7 +139,8 @@ class ConnectionHealthTest {
   @Test
   void warningIsRepeatedWithTheLatestCause() throws Exception {
     WarningLog log = new WarningLog();
-    ConnectionHealth health = new ConnectionHealth("a:1, b:2", log, event -> {}, Clock.SECOND / 50, Clock.SECOND / 50);
+    ConnectionHealth health = new ConnectionHealth("a:1, b:2", log, event -> {});
+    health.firstWarning = health.nextWarning = Clock.SECOND / 50;
     health.note(new Failure(Status.Code.RESOURCE_EXHAUSTED, "OVERLOADED", "an answer", List.of(), Failure.APPLIED_NO, null));
     health.start();
     assertEquals("calls to the broker at a:1, b:2 have failed for N s: no answer yet", log.next());

@@ -77,7 +77,7 @@ class EdgesTest {
         new HandlerThreads(
             run -> {
               together.countDown();
-              Threads.await(together);
+              Watcher.await(together);
               returned.countDown();
             },
             (run, error) -> {});
@@ -189,7 +189,7 @@ class EdgesTest {
         ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       frozen.wake =
           call -> {
-            Threads.await(end);
+            Watcher.await(end);
             return null;
           };
       Transport transport = new Transport(List.of(frozen.address(), broker.address()), Credentials.plaintext(), text -> {});
@@ -218,7 +218,7 @@ class EdgesTest {
     Transport transport =
         withLookup(
             host -> {
-              Threads.await(answer);
+              Watcher.await(answer);
               throw new IOException("unknown");
             });
     Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
@@ -232,7 +232,7 @@ class EdgesTest {
               return late;
             });
     answer.countDown();
-    assertEquals("the name of the broker is unknown: no result in time", failure.message());
+    assertEquals("the name of the broker is unknown: TimeoutException: no result in time", failure.message());
   }
 
   @Test
@@ -338,8 +338,7 @@ class EdgesTest {
             return null;
           };
       Worker worker =
-          Worker.builder(broker.address, "work", handler)
-              .intercept(outer)
+          Worker.builder(broker.address, Queue.of("work", handler).intercept(outer))
               .queue(Queue.ofBatches("next", 5, (items, context) -> null).concurrency(2))
               .build();
       worker.start();
@@ -350,7 +349,7 @@ class EdgesTest {
     }
     assertThrows(
         IllegalArgumentException.class,
-        () -> Worker.builder("127.0.0.1:1", "work", (item, context) -> null).queue(Queue.of("work", (item, context) -> null)).build());
+        () -> Worker.builder("127.0.0.1:1", Queue.of("work", (item, context) -> null)).queue(Queue.of("work", (item, context) -> null)).build());
   }
 
   @Test

@@ -50,7 +50,11 @@ class MistakesTest {
   }
 
   private Worker.Builder builder(Handler handler) {
-    return Worker.builder(broker.address(), "work", handler).onEvent(events);
+    return builder(Queue.of("work", handler).onEvent(events));
+  }
+
+  private Worker.Builder builder(Queue queue) {
+    return Worker.builder(broker.address(), queue);
   }
 
   /** Runs a worker until an event has happened. */
@@ -157,7 +161,7 @@ class MistakesTest {
         Threads.start(
             "closer",
             () -> {
-              Threads.await(called);
+              Watcher.await(called);
               client.close();
             });
     for (String applied : List.of("unknown", "no")) {
@@ -183,7 +187,8 @@ class MistakesTest {
 
   @Test
   void endlessTimesOfTheOptionsAreNoLimits() throws Exception {
-    Worker worker = builder((item, context) -> null).lease(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).grace(FOREVER).build();
+    Queue queue = Queue.of("work", (item, context) -> null).lease(FOREVER).timeLimit(FOREVER).stuckAfter(FOREVER).onEvent(events);
+    Worker worker = builder(queue).grace(FOREVER).build();
     worker.start();
     events.await(Event.Name.COMPLETED, 1);
     assertTrue(worker.health());
@@ -230,7 +235,7 @@ class MistakesTest {
     for (BatchHandler handler : handlers) {
       try (ScriptedBroker own = new ScriptedBroker(InsecureServerCredentials.create())) {
         Watcher seen = new Watcher();
-        Worker worker = Worker.batchBuilder(own.address(), "work", 2, handler).onEvent(seen).build();
+        Worker worker = Worker.builder(own.address(), Queue.ofBatches("work", 2, handler).onEvent(seen)).build();
         worker.start();
         seen.await(Event.Name.FAILED, 1);
         worker.stop(Duration.ZERO);
@@ -297,7 +302,7 @@ class MistakesTest {
     TokenSource token =
         fresh -> {
           asked.countDown();
-          Threads.await(never);
+          Watcher.await(never);
           return "late";
         };
     Worker worker = builder((item, context) -> null).token(token).build();
@@ -312,7 +317,7 @@ class MistakesTest {
     CountDownLatch never = new CountDownLatch(1);
     TokenSource token =
         fresh -> {
-          Threads.await(never);
+          Watcher.await(never);
           return "late";
         };
     assertTimeoutPreemptively(Duration.ofSeconds(60), () -> assertTrue(wakeError(token).contains("the token cannot be read")));
@@ -353,7 +358,7 @@ class MistakesTest {
                 throw new AssertionError("a bug");
               }
             };
-    Worker worker = Worker.batchBuilder(broker.address(), "work", 2, handler).onEvent(events).build();
+    Worker worker = builder(Queue.ofBatches("work", 2, handler).onEvent(events)).build();
     worker.start();
     events.await(Event.Name.FAILED, 1);
     worker.stop(Duration.ZERO);
@@ -370,7 +375,7 @@ class MistakesTest {
             worker[0].stop();
           }
         };
-    worker[0] = builder((item, context) -> null).onEvent(observer).build();
+    worker[0] = builder(Queue.of("work", (item, context) -> null).onEvent(observer)).build();
     assertTimeoutPreemptively(Duration.ofSeconds(60), worker[0]::run);
     assertEquals(1, events.count(Event.Name.STOPPED));
   }
@@ -379,7 +384,7 @@ class MistakesTest {
   void executorThatWasShutDownStopsTheWorker() {
     ExecutorService executor = Executors.newSingleThreadExecutor();
     executor.shutdown();
-    Worker worker = builder((item, context) -> null).executor(executor).build();
+    Worker worker = builder(Queue.of("work", (item, context) -> null).executor(executor).onEvent(events)).build();
     String text = assertThrows(IllegalStateException.class, worker::run).getMessage();
     assertEquals("the executor of the handlers was shut down", text);
     assertFalse(worker.health());
@@ -405,10 +410,10 @@ class MistakesTest {
         event -> {
           events.accept(event);
           if (event.name() == Event.Name.COMPLETED) {
-            Threads.await(end);
+            Watcher.await(end);
           }
         };
-    Worker worker = builder((item, context) -> null).onEvent(observer).build();
+    Worker worker = builder(Queue.of("work", (item, context) -> null).onEvent(observer)).build();
     worker.start();
     events.await(Event.Name.COMPLETED, 1);
     assertTimeoutPreemptively(
@@ -432,7 +437,7 @@ class MistakesTest {
               handled.countDown();
               return null;
             };
-        Worker worker = Worker.builder(own.address(), "work", handler).onEvent(observer).build();
+        Worker worker = Worker.builder(own.address(), Queue.of("work", handler).onEvent(observer)).build();
         worker.start();
         assertTrue(handled.await(30, TimeUnit.SECONDS));
         worker.stop();

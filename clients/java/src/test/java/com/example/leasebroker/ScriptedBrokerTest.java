@@ -124,7 +124,7 @@ class ScriptedBrokerTest {
 
   private static Watcher work(ScriptedBroker broker, Handler handler, Event.Name until) throws InterruptedException {
     Watcher events = new Watcher();
-    Worker worker = Worker.builder(broker.address(), "work", handler).onEvent(events).build();
+    Worker worker = Worker.builder(broker.address(), Queue.of("work", handler).onEvent(events)).build();
     worker.start();
     events.await(until, 1);
     worker.stop(Duration.ZERO);
@@ -136,7 +136,7 @@ class ScriptedBrokerTest {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       List<String> groups = List.of("42", "43");
       Watcher events = new Watcher();
-      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).groups(groups).onEvent(events).build();
+      Worker worker = Worker.builder(broker.address(), Queue.of("work", (item, context) -> null).groups(groups).onEvent(events)).build();
       worker.start();
       events.await(Event.Name.COMPLETED, 1);
       worker.stop(Duration.ZERO);
@@ -151,7 +151,7 @@ class ScriptedBrokerTest {
       broker.isEmpty = true;
       Watcher events = new Watcher();
       Worker worker =
-          Worker.builder(broker.address(), "work", (item, context) -> null).wait(Duration.ZERO).onEvent(events).build();
+          Worker.builder(broker.address(), Queue.of("work", (item, context) -> null).wait(Duration.ZERO).onEvent(events)).build();
       worker.start();
       events.await(Event.Name.CONNECTED, 1);
       long begun = System.nanoTime();
@@ -217,7 +217,7 @@ class ScriptedBrokerTest {
       broker.completeErrors.add(Status.INVALID_ARGUMENT.withDescription("12.5 is a float").asRuntimeException());
       WarningLog log = new WarningLog();
       Watcher events = new Watcher();
-      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).logger(log).onEvent(events).build();
+      Worker worker = Worker.builder(broker.address(), Queue.of("work", (item, context) -> null).onEvent(events)).logger(log).build();
       worker.start();
       events.await(Event.Name.FAILED, 1);
       worker.stop(Duration.ZERO);
@@ -273,7 +273,7 @@ class ScriptedBrokerTest {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.nextError =
           CallError.newBuilder().setCode(Code.PERMISSION_DENIED_VALUE).setReason("ROLE_MISSING").putMetadata("applied", "no").build();
-      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).build();
+      Worker worker = Worker.builder(broker.address(), Queue.of("work", (item, context) -> null)).build();
       LeaseBrokerException error = assertThrows(LeaseBrokerException.class, worker::run);
       assertEquals("ClaimBatch ROLE_MISSING", error.rpc() + " " + error.reason());
       assertFalse(broker.released.contains(broker.completes.get(0).getNext().getRequestId()));
@@ -331,7 +331,7 @@ class ScriptedBrokerTest {
   void refusedTokenEndsTheWorker() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.token = "valid";
-      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).token(TokenSource.of("wrong")).build();
+      Worker worker = Worker.builder(broker.address(), Queue.of("work", (item, context) -> null)).token(TokenSource.of("wrong")).build();
       assertEquals(Status.Code.UNAUTHENTICATED, assertThrows(LeaseBrokerException.class, worker::run).code());
     }
   }
@@ -353,7 +353,7 @@ class ScriptedBrokerTest {
       broker.completeErrors.addAll(refusals);
       Watcher events = new Watcher();
       Worker worker =
-          Worker.builder(broker.address(), "work", (item, context) -> null).token(TokenSource.of("known")).onEvent(events).build();
+          Worker.builder(broker.address(), Queue.of("work", (item, context) -> null).onEvent(events)).token(TokenSource.of("known")).build();
       worker.start();
       events.await(Event.Name.COMPLETED, 1);
       worker.stop(Duration.ZERO);

@@ -15,6 +15,7 @@ import java.time.Instant;
 import java.util.Collections;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
@@ -82,12 +83,12 @@ class ValuesTest {
   @Test
   void plaintextToAnotherMachineIsRefused() {
     for (String local : List.of("127.0.0.1:1", "[::1]:1", "localhost:1", "LOCALHOST:1", "dns:///localhost:1", "unix:/run/broker")) {
-      Worker.builder(local, "work", NOTHING).build();
+      Worker.builder(local, Queue.of("work", NOTHING)).build();
     }
     for (String remote : List.of("db.example:1", "dns:///db.example:1", "10.0.0.1:1", "127.0.0.1:1,10.0.0.1:1")) {
-      assertThrows(IllegalArgumentException.class, () -> Worker.builder(remote, "work", NOTHING).build(), remote);
+      assertThrows(IllegalArgumentException.class, () -> Worker.builder(remote, Queue.of("work", NOTHING)).build(), remote);
     }
-    Worker.builder("db.example:1", "work", NOTHING).credentials(Credentials.plaintextAllowed()).build();
+    Worker.builder("db.example:1", Queue.of("work", NOTHING)).credentials(Credentials.plaintextAllowed()).build();
   }
 
   @Test
@@ -98,7 +99,7 @@ class ValuesTest {
             "127.0.0.2:21050/127.0.0.1:50051", "evil.example:80/127.0.0.1:1", "dns://evil.example/127.0.0.1:1", "dns:///localhost",
             "localhost:1,dns:///localhost:2", "localhost:1,unix:/run/broker");
     for (String address : malformed) {
-      for (Executable build : List.<Executable>of(() -> Worker.builder(address, "work", NOTHING).build(), () -> Client.connect(address))) {
+      for (Executable build : List.<Executable>of(() -> Worker.builder(address, Queue.of("work", NOTHING)).build(), () -> Client.connect(address))) {
         String text = assertThrows(IllegalArgumentException.class, build, address).getMessage();
         assertTrue(text.contains("it must be host:port"), text);
       }
@@ -107,13 +108,14 @@ class ValuesTest {
 
   @Test
   void nullIsRefusedWhereItIsGiven() throws Exception {
-    Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
+    Queue queue = Queue.of("work", NOTHING);
+    Worker.Builder builder = Worker.builder("127.0.0.1:1", queue);
     Worker worker = builder.build();
     List<Executable> calls =
         List.of(
-            () -> Worker.builder(null, "work", NOTHING), () -> Queue.of(null, NOTHING), () -> Queue.of("work", null),
-            () -> Queue.ofBatches("work", 1, null), () -> builder.logger(null), () -> builder.intercept(null), () -> builder.grace(null),
-            () -> builder.wait((Duration) null), () -> builder.credentials(null), () -> builder.queue(null), () -> worker.stop(null));
+            () -> Worker.builder(null, queue), () -> Worker.builder("127.0.0.1:1", null), () -> Queue.of(null, NOTHING), () -> Queue.of("work", null),
+            () -> Queue.ofBatches("work", 1, null), () -> builder.logger(null), () -> queue.intercept(null), () -> builder.grace(null),
+            () -> queue.wait((Duration) null), () -> builder.credentials(null), () -> builder.queue(null), () -> worker.stop(null));
     for (Executable call : calls) {
       assertThrows(NullPointerException.class, call);
     }
@@ -131,19 +133,20 @@ class ValuesTest {
 
   @Test
   void optionsOutOfRangeAreRefused() {
-    Worker.Builder builder = Worker.builder("127.0.0.1:1", "work", NOTHING);
-    assertThrows(IllegalArgumentException.class, () -> builder.concurrency(0).build());
-    builder.concurrency(1);
-    assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(-1)).build());
-    assertThrows(IllegalArgumentException.class, () -> builder.wait(Duration.ofSeconds(61)).build());
-    builder.wait(Duration.ZERO);
+    Worker.Builder builder = Worker.builder("127.0.0.1:1", Queue.of("work", NOTHING));
     assertThrows(IllegalArgumentException.class, () -> builder.workerId("").build());
     builder.workerId("😀".repeat(129)).build();
-    assertThrows(IllegalArgumentException.class, () -> builder.groups(Collections.nCopies(101, "42")).build());
-    builder.groups(List.of());
-    assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(Duration.ZERO).build());
+    List<Consumer<Queue>> malformed =
+        List.of(
+            each -> each.concurrency(0), each -> each.wait(Duration.ofSeconds(-1)), each -> each.wait(Duration.ofSeconds(61)),
+            each -> each.groups(Collections.nCopies(101, "42")), each -> each.stuckAfter(Duration.ZERO));
+    for (Consumer<Queue> option : malformed) {
+      Queue odd = Queue.of("work", NOTHING);
+      option.accept(odd);
+      assertThrows(IllegalArgumentException.class, () -> Worker.builder("127.0.0.1:1", odd).build());
+    }
     assertThrows(IllegalArgumentException.class, () -> Client.builder("127.0.0.1:1").timeout(Duration.ofSeconds(-1)).build());
-    assertThrows(IllegalArgumentException.class, () -> Worker.builder(" , ", "work", NOTHING).build());
-    assertThrows(IllegalArgumentException.class, () -> Worker.batchBuilder("127.0.0.1:1", "work", 1_001, (items, context) -> null).build());
+    assertThrows(IllegalArgumentException.class, () -> Worker.builder(" , ", Queue.of("work", NOTHING)).build());
+    assertThrows(IllegalArgumentException.class, () -> Worker.builder("127.0.0.1:1", Queue.ofBatches("work", 1_001, (items, context) -> null)).build());
   }
 }

@@ -206,7 +206,7 @@ class VectorsTest {
           Run run = runs.stream().filter(each -> each.leases.stream().map(lease -> lease.id).toList().equals(ids)).findFirst().orElseThrow();
           runs.remove(run);
           List<Ending> endings = run.leases.stream().map(lease -> ending(run, lease, step, state.options.timeLimit())).toList();
-          state.end(run, endings);
+          state.update(() -> state.end(run, endings));
         }
         case "checkpoint" -> {
           HeldLease lease = state.held.get(step.get("lease").getAsString());

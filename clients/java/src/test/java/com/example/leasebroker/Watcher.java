@@ -2,6 +2,7 @@ package com.example.leasebroker;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
@@ -24,6 +25,21 @@ final class Watcher implements Consumer<Event> {
 
   synchronized Event find(Event.Name name) {
     return events.stream().filter(event -> event.name() == name).findFirst().orElseThrow();
+  }
+
+  /** Waits for a latch, also if the thread is interrupted meanwhile. */
+  static void await(CountDownLatch latch) {
+    boolean interrupted = false;
+    while (latch.getCount() > 0) {
+      try {
+        latch.await();
+      } catch (InterruptedException again) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   /** Waits until an event has happened `count` times. */

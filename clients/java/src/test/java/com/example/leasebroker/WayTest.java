@@ -79,7 +79,7 @@ class WayTest {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.completeErrors.add(Status.UNKNOWN.withDescription("HTTP status code 413\ninvalid content-type: text/html").asRuntimeException());
       Watcher events = new Watcher();
-      Worker worker = Worker.builder(broker.address(), "work", (item, context) -> null).onEvent(events).build();
+      Worker worker = Worker.builder(broker.address(), Queue.of("work", (item, context) -> null).onEvent(events)).build();
       worker.start();
       events.await(Event.Name.FAILED, 1);
       worker.stop(Duration.ZERO);

@@ -47,8 +47,8 @@ class WorkerTest {
     }
   }
 
-  private Worker.Builder worker(Handler handler) {
-    return Worker.builder(broker.address, "work", handler);
+  private static Queue work(Handler handler) {
+    return Queue.of("work", handler);
   }
 
   private static <T> T take(BlockingQueue<T> queue) throws InterruptedException {
@@ -65,7 +65,7 @@ class WorkerTest {
     AtomicInteger next = new AtomicInteger();
     broker.addWork(delays.size() + 1);
     broker.start(
-        worker((item, context) -> {
+        work((item, context) -> {
           int index = next.getAndIncrement();
           if (index < delays.size()) {
             throw new Retry("later", delays.get(index));
@@ -90,7 +90,7 @@ class WorkerTest {
             new Case(new Release(Duration.ofMinutes(1)), "delayed", null));
     broker.addWork(cases.size());
     broker.start(
-        worker((item, context) -> {
+        work((item, context) -> {
           throw cases.get((int) item.getLong("amount")).error();
         }), events);
     events.await(Event.Name.FAILED, 4);
@@ -114,7 +114,7 @@ class WorkerTest {
           }
           return null;
         };
-    broker.start(worker(handler).concurrency(2).executor(Runnable::run), events);
+    broker.start(work(handler).concurrency(2).executor(Runnable::run), events);
     events.await(Event.Name.COMPLETED, 2);
     assertEquals(0, events.count(Event.Name.FAILED));
   }
@@ -123,7 +123,7 @@ class WorkerTest {
   void errorOfAHandlerFailsTheItem() throws Exception {
     broker.addWork(1);
     broker.start(
-        worker((item, context) -> {
+        work((item, context) -> {
           throw new StackOverflowError("broken");
         }), events);
     events.await(Event.Name.FAILED, 1);
@@ -141,7 +141,7 @@ class WorkerTest {
           notes.add(Optional.ofNullable(item.columns().get("note")));
           return new Result(Map.of("note", "done"), List.of(new FollowUp("next", Map.of("number", 7))));
         };
-    broker.start(Worker.builder(broker.address, "daily", daily), new Watcher());
+    broker.start(Queue.of("daily", daily), new Watcher());
     assertEquals(Optional.empty(), take(notes));
     assertEquals(Optional.of("done"), take(notes));
     BlockingQueue<Long> numbers = new LinkedBlockingQueue<>();
@@ -150,7 +150,7 @@ class WorkerTest {
           numbers.add(item.getLong("number"));
           return null;
         };
-    broker.start(Worker.builder(broker.address, "next", next), new Watcher());
+    broker.start(Queue.of("next", next), new Watcher());
     assertEquals(7, take(numbers));
   }
 
@@ -158,7 +158,7 @@ class WorkerTest {
   void refusedCompletionFailsOneItem() throws Exception {
     broker.addWork(10);
     Handler handler = (item, context) -> Result.ofColumns(Map.of(item.getLong("amount") == 3 ? "amount" : "note", "1"));
-    broker.start(worker(handler).concurrency(10), events);
+    broker.start(work(handler).concurrency(10), events);
     events.await(Event.Name.COMPLETED, 9);
     events.await(Event.Name.FAILED, 1);
     assertTrue(events.find(Event.Name.REFUSED).reason().contains("amount"), events.find(Event.Name.REFUSED).reason());
@@ -179,7 +179,7 @@ class WorkerTest {
           }
           return null;
         };
-    Worker worker = broker.start(Worker.batchBuilder(broker.address, "work", 50, handler), events);
+    Worker worker = broker.start(Queue.ofBatches("work", 50, handler), events);
     events.await(Event.Name.COMPLETED, 99);
     events.await(Event.Name.FAILED, 1);
     worker.stop();
@@ -206,7 +206,7 @@ class WorkerTest {
           }
           return null;
         };
-    broker.start(worker(handler).lease(SHORT_LEASE), events);
+    broker.start(work(handler).lease(SHORT_LEASE), events);
     assertEquals(Optional.of(Cause.LEASE_LOST), take(causes));
     events.await(Event.Name.COMPLETED, 1);
     assertTrue(called.get());
@@ -217,7 +217,7 @@ class WorkerTest {
   void timeLimitFailsTheItem() throws Exception {
     broker.addWork(1);
     broker.start(
-        worker((item, context) -> {
+        work((item, context) -> {
           Thread.sleep(30_000);
           return null;
         }).timeLimit(Duration.ofMillis(500)), events);
@@ -236,7 +236,7 @@ class WorkerTest {
           return null;
         };
     Worker worker =
-        broker.start(worker(handler).timeLimit(Duration.ofMillis(300)).stuckAfter(Duration.ofMillis(300)).maxStuck(1), events);
+        broker.start(work(handler).timeLimit(Duration.ofMillis(300)).stuckAfter(Duration.ofMillis(300)).maxStuck(1), events);
     broker.enqueue("work", List.of(Map.of("payload", "stuck")));
     events.await(Event.Name.STUCK, 1);
     assertTrue(events.find(Event.Name.STUCK).stack().contains("waitThrough"), events.find(Event.Name.STUCK).stack());
@@ -268,7 +268,7 @@ class WorkerTest {
           waitThrough(done);
           return null;
         };
-    Worker worker = broker.start(worker(handler), events);
+    Worker worker = broker.start(work(handler), events);
     events.await(Event.Name.STARTED, 1);
     assertThrows(HandlersLeftException.class, () -> worker.stop(Duration.ZERO));
     done.countDown();
@@ -287,21 +287,21 @@ class WorkerTest {
           assertThrows(IllegalArgumentException.class, () -> context.checkpoint(new byte[5_000]));
           return null;
         };
-    broker.start(worker(handler).concurrency(2).lease(SHORT_LEASE), events);
+    broker.start(work(handler).concurrency(2).lease(SHORT_LEASE), events);
     events.await(Event.Name.COMPLETED, 2);
     assertEquals(0, events.count(Event.Name.LOST));
   }
 
   @Test
   void unknownQueueEndsTheWorker() {
-    Worker worker = Worker.builder(broker.address, "no_such_queue", (item, context) -> null).build();
+    Worker worker = Worker.builder(broker.address, Queue.of("no_such_queue", (item, context) -> null)).build();
     assertEquals("QUEUE_NOT_FOUND", assertThrows(LeaseBrokerException.class, worker::run).reason());
   }
 
   @Test
   void workerThatWasStoppedFirstDoesNothing() throws Exception {
     broker.addWork(1);
-    Worker worker = worker((item, context) -> null).onEvent(events).build();
+    Worker worker = Worker.builder(broker.address, work((item, context) -> null).onEvent(events)).build();
     worker.stop();
     worker.run();
     worker.start();
@@ -311,7 +311,7 @@ class WorkerTest {
 
   @Test
   void workerStartsOnce() {
-    Worker worker = worker((item, context) -> null).build();
+    Worker worker = Worker.builder(broker.address, work((item, context) -> null)).build();
     worker.start();
     assertThrows(IllegalStateException.class, worker::start);
     worker.stop();
@@ -321,12 +321,12 @@ class WorkerTest {
   @Test
   void observerThatThrowsIsIgnored() throws Exception {
     broker.addWork(2);
-    Worker worker =
-        worker((item, context) -> null)
+    Queue queue =
+        work((item, context) -> null)
             .onEvent(event -> {
               throw new IllegalStateException("broken observer");
-            })
-            .build();
+            });
+    Worker worker = Worker.builder(broker.address, queue).build();
     worker.start();
     while (worker.counters().getOrDefault(Event.Name.COMPLETED, 0L) < 2) {
       Thread.sleep(10);
@@ -344,7 +344,7 @@ class WorkerTest {
           traces.add(Span.current().getSpanContext().getTraceId());
           return null;
         };
-    broker.start(worker(handler), events);
+    broker.start(work(handler), events);
     assertEquals(trace, take(traces));
   }
 
