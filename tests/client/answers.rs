@@ -88,8 +88,7 @@ async fn refused_renewal_is_sent_again_without_its_checkpoint() {
     let (broker, worker, mut events) = start(answers, async |item: Item, context: Context| {
         item.save_checkpoint(&[7; 5_000])?;
         context.cancelled().await;
-        let later = item.save_checkpoint(&[7; 5_000]);
-        assert!(later.is_err(), "the limit is known now");
+        item.save_checkpoint(&[7; 5_000])?;
         context.check()?;
         Ok(Done::new())
     })

@@ -157,9 +157,9 @@ export class Context {
 
   /**
    * Stores progress for the next attempt. The next heartbeat carries it, and so do a failure and a release. `item` is
-   * needed only for a batch.
+   * needed only for a batch. A checkpoint that the broker refuses, because the queue has none or a lower limit, is logged and left out.
    *
-   * Throws an `Error` if the queue has no checkpoints or the bytes are larger than its limit, as soon as this is known.
+   * Throws a `RangeError` for more than 65,536 bytes, which no queue allows.
    */
   checkpoint(bytes: Uint8Array, item?: Item): void {
     const { leases } = this.#run;

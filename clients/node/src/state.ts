@@ -12,6 +12,8 @@ import type { Lease } from "./v1.js";
 
 /** The largest checkpoint that a queue can allow, in bytes. */
 const MAX_CHECKPOINT_BYTES = 65_536;
+/** The milliseconds for which checkpoints of a refused length are left out. Then a changed limit of the queue counts. */
+const CHECKPOINT_PAUSE = 60_000;
 
 /** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
@@ -51,7 +53,8 @@ export class State {
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
-  #refusedCheckpoint: { readonly bytes: number; readonly text: string } | null = null;
+  /** Checkpoints of this many bytes or more are left out until a time of the monotonic clock. */
+  #refusedCheckpoints = { bytes: Infinity, until: 0 };
 
   constructor(
     readonly options: Options,
@@ -292,8 +295,7 @@ export class State {
     if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
     } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
-      this.refuseCheckpoint(message.checkpoint.length, text);
-      lease.checkpoint = null;
+      this.refuseCheckpoint(lease, message.checkpoint.length, text);
       delete message.checkpoint;
       this.settle(ending);
     } else if (kind === "fail" && message.retryDelay !== undefined) {
@@ -307,18 +309,21 @@ export class State {
     }
   }
 
-  /** Records that the broker has refused a checkpoint of this many bytes. */
-  refuseCheckpoint(bytes: number, text: string): void {
-    if (bytes < (this.#refusedCheckpoint?.bytes ?? Infinity)) this.#refusedCheckpoint = { bytes, text };
-    this.options.logger.warn(`checkpoints of ${bytes} bytes or more are refused: ${text}`);
+  /** Leaves out a checkpoint of this many bytes, because the broker has refused it. */
+  refuseCheckpoint(lease: HeldLease, bytes: number, text: string): void {
+    if ((lease.checkpoint?.length ?? 0) >= bytes) lease.checkpoint = null;
+    this.options.logger.error(`a checkpoint of item ${lease.item.key} of queue ${this.options.queue} is left out: ${text}`);
+    const { until, bytes: before } = this.#refusedCheckpoints;
+    const time = now();
+    this.#refusedCheckpoints = { bytes: time < until ? Math.min(bytes, before) : bytes, until: time + CHECKPOINT_PAUSE };
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
       throw new RangeError(`the checkpoint has ${checkpoint.length} bytes; no queue allows more than ${MAX_CHECKPOINT_BYTES}`);
     }
-    const refused = this.#refusedCheckpoint;
-    if (refused !== null && checkpoint.length >= refused.bytes) throw new RangeError(refused.text);
+    const { bytes, until } = this.#refusedCheckpoints;
+    if (checkpoint.length >= bytes && now() < until) return;
     if (lease.phase !== "running") return;
     lease.checkpoint = checkpoint;
     this.parts.keeper.checkpoint(lease, checkpoint);

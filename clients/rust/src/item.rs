@@ -278,9 +278,10 @@ impl Item {
     /// or releases the item. The next lease of the item has them as [`Self::checkpoint`]. Empty: removes the checkpoint.
     /// After the handler has ended or the lease was lost, the bytes are dropped without an error.
     ///
+    /// A checkpoint that the broker refuses, because the queue has none or a lower limit, is logged and left out.
+    ///
     /// # Errors
-    /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
-    /// is dropped with a warning in the log, and later ones of its size are an error.
+    /// There are more than 65,536 bytes, which no queue allows.
     pub fn save_checkpoint(&self, checkpoint: &[u8]) -> Result<(), WorkerError> {
         let leases = self.leases();
         leases.map_or(Ok(()), |leases| {

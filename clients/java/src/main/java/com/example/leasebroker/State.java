@@ -22,6 +22,9 @@ final class State {
   /** The most bytes of a checkpoint that a broker can be configured to store. */
   private static final int MAX_CHECKPOINT_BYTES = 65_536;
 
+  /** The time for which checkpoints of a refused length are left out. Then a changed limit of the queue counts. */
+  private static final long CHECKPOINT_PAUSE = 60_000_000_000L;
+
   /** Stands for the duration of a lease while none was seen. */
   private static final long DEFAULT_LEASE = 30 * Clock.SECOND;
 
@@ -77,8 +80,9 @@ final class State {
   /** The slots for which a claim is not answered yet, and those of refused runs that still wait for a thread. */
   private int reserved;
 
-  /** The largest checkpoint that may be stored. It shrinks when the broker refuses one. */
-  private int checkpointLimit = MAX_CHECKPOINT_BYTES;
+  /** Checkpoints of this many bytes or more are left out until a moment, because the broker has refused one. */
+  private int refusedCheckpoint = Integer.MAX_VALUE;
+  private long checkpointsRefusedUntil;
 
   /** The events and actions that follow a change. `update` runs them in order, without the lock. */
   private List<Runnable> effects = new ArrayList<>();
@@ -369,29 +373,29 @@ final class State {
   }
 
   void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
-    if (checkpoint.length > checkpointLimit) {
+    if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
       throw new IllegalArgumentException(
-          "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
+          "the checkpoint has " + checkpoint.length + " bytes; no queue allows more than " + MAX_CHECKPOINT_BYTES);
     }
+    boolean isRefused = checkpoint.length >= refusedCheckpoint && Clock.now() < checkpointsRefusedUntil;
     // A later one could replace the last one of the handler, for its next attempt.
-    if (lease.phase == HeldLease.Phase.RUNNING) {
+    if (lease.phase == HeldLease.Phase.RUNNING && !isRefused) {
       lease.checkpoint = ByteString.copyFrom(checkpoint);
       lease.saved++;
     }
   }
 
-  /**
-   * Lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless that is a smaller
-   * one.
-   */
+  /** Leaves out a checkpoint of this many bytes, because the broker has refused it. */
   void refuseCheckpoint(HeldLease lease, int bytes, String reason) {
-    checkpointLimit = Math.min(checkpointLimit, Math.max(bytes - 1, 0));
+    long now = Clock.now();
+    refusedCheckpoint = now < checkpointsRefusedUntil ? Math.min(bytes, refusedCheckpoint) : bytes;
+    checkpointsRefusedUntil = now + CHECKPOINT_PAUSE;
     if (lease.checkpoint == null || lease.checkpoint.size() >= bytes) {
       lease.checkpoint = null;
       lease.stored = lease.saved;
     }
-    effects.add(
-        () -> options.logger().log(System.Logger.Level.WARNING, "checkpoint of item {0} refused, {1} bytes: {2}", lease.item.key(), bytes, reason));
+    String text = "a checkpoint of item {0} of queue {1} is left out: {2}";
+    effects.add(() -> options.logger().log(System.Logger.Level.ERROR, text, lease.item.key(), options.queue(), reason));
   }
 
   /**
