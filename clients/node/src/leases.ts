@@ -157,9 +157,7 @@ export class Context {
 
   /**
    * Stores progress for the next attempt. The next heartbeat carries it, and so do a failure and a release. `item` is
-   * needed only for a batch. A checkpoint that the broker refuses, because the queue has none or a lower limit, is logged and left out.
-   *
-   * Throws a `RangeError` for more than 65,536 bytes, which no queue allows.
+   * needed only for a batch. If the queue has no checkpoints, or only shorter ones, the worker logs that and leaves the checkpoint out.
    */
   checkpoint(bytes: Uint8Array, item?: Item): void {
     const { leases } = this.#run;

@@ -1,5 +1,6 @@
 /** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
 
+import { MAX_CHECKPOINT_BYTES, RefusedLengths } from "./checkpoints.js";
 import { MAX_DELAY, now } from "./clock.js";
 import { type Ending, failed, released } from "./endings.js";
 import { Cancelled } from "./errors.js";
@@ -9,11 +10,6 @@ import type { Keeper } from "./keeper.js";
 import { HeldLease, Run } from "./leases.js";
 import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL, type Options } from "./options.js";
 import type { Lease } from "./v1.js";
-
-/** The largest checkpoint that a queue can allow, in bytes. */
-const MAX_CHECKPOINT_BYTES = 65_536;
-/** The milliseconds for which checkpoints of a refused length are left out. Then a changed limit of the queue counts. */
-const CHECKPOINT_PAUSE = 60_000;
 
 /** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
@@ -53,8 +49,7 @@ export class State {
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
-  /** Checkpoints of this many bytes or more are left out until a time of the monotonic clock. */
-  #refusedCheckpoints = { bytes: Infinity, until: 0 };
+  readonly #refusedCheckpoints = new RefusedLengths();
 
   constructor(
     readonly options: Options,
@@ -182,6 +177,10 @@ export class State {
     const { lease } = ending;
     if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
     lease.phase = "done";
+    if (ending.kind !== "complete") {
+      const { message } = ending;
+      if (message.checkpoint !== undefined && this.#refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
+    }
     if (this.endings.push(ending) === 1) this.changed();
   }
 
@@ -295,8 +294,8 @@ export class State {
     if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
     } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
+      // `settle` leaves it out.
       this.refuseCheckpoint(lease, message.checkpoint.length, text);
-      delete message.checkpoint;
       this.settle(ending);
     } else if (kind === "fail" && message.retryDelay !== undefined) {
       delete message.retryDelay;
@@ -309,21 +308,18 @@ export class State {
     }
   }
 
-  /** Leaves out a checkpoint of this many bytes, because the broker has refused it. */
+  /** Leaves out a checkpoint of this many bytes, which was refused, from calls to come. */
   refuseCheckpoint(lease: HeldLease, bytes: number, text: string): void {
-    if ((lease.checkpoint?.length ?? 0) >= bytes) lease.checkpoint = null;
-    this.options.logger.error(`a checkpoint of item ${lease.item.key} of queue ${this.options.queue} is left out: ${text}`);
-    const { until, bytes: before } = this.#refusedCheckpoints;
-    const time = now();
-    this.#refusedCheckpoints = { bytes: time < until ? Math.min(bytes, before) : bytes, until: time + CHECKPOINT_PAUSE };
+    if (!this.#refusedCheckpoints.add(bytes)) return;
+    const { queue, logger } = this.options;
+    logger.error(`queue ${queue}: the checkpoint of item ${lease.item.key} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
-      throw new RangeError(`the checkpoint has ${checkpoint.length} bytes; no queue allows more than ${MAX_CHECKPOINT_BYTES}`);
+      this.refuseCheckpoint(lease, checkpoint.length, `a queue stores at most ${MAX_CHECKPOINT_BYTES} bytes`);
+      return;
     }
-    const { bytes, until } = this.#refusedCheckpoints;
-    if (checkpoint.length >= bytes && now() < until) return;
     if (lease.phase !== "running") return;
     lease.checkpoint = checkpoint;
     this.parts.keeper.checkpoint(lease, checkpoint);

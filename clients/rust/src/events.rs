@@ -144,7 +144,15 @@ impl Event {
         let item = self.item.as_ref();
         let (key, attempt) = (item.map(Item::key), item.map(Item::attempt));
         let (event, reason, error) = (self.name.as_str(), &*self.reason, &*self.error);
-        tracing::warn!(queue, key, attempt, event, reason, error, "another worker may process an item again");
+        tracing::warn!(
+            queue,
+            key,
+            attempt,
+            event,
+            reason,
+            error,
+            "another worker may process an item again"
+        );
     }
 }
 

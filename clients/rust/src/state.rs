@@ -13,7 +13,6 @@ use super::calls::CallTimes;
 use super::context::{Cause, Context};
 use super::control::Control;
 use super::endings::Ending;
-use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
 use super::health::ConnectionHealth;
@@ -219,16 +218,11 @@ impl HeldLeases for State {
         })
     }
 
-    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError> {
-        if checkpoint.len() > MAX_CHECKPOINT_BYTES {
-            let bytes = checkpoint.len();
-            return Err(WorkerError::Options(format!(
-                "the checkpoint has {bytes} bytes; no queue allows more than {MAX_CHECKPOINT_BYTES}"
-            )));
-        }
+    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) {
         let mut shared = self.lock();
-        if checkpoint.len() >= shared.refused_checkpoint() {
-            return Ok(());
+        if checkpoint.len() > MAX_CHECKPOINT_BYTES {
+            let problem = format!("a queue stores at most {MAX_CHECKPOINT_BYTES} bytes");
+            return shared.refuse_checkpoint(lease, checkpoint.len(), &problem);
         }
         // A later one could replace the last one of the handler, for its next attempt.
         if let Some(lease) = shared.held.get_mut(&lease)
@@ -237,7 +231,6 @@ impl HeldLeases for State {
             lease.checkpoint = Some(checkpoint.to_vec());
             lease.saved += 1;
         }
-        Ok(())
     }
 }
 
@@ -552,37 +545,28 @@ impl Shared {
     }
 
     /// Returns the number of bytes from which on checkpoints are left out now.
-    fn refused_checkpoint(&self) -> usize {
+    pub(super) fn refused_bytes(&self) -> usize {
         let refused = self.refused_checkpoints;
         let refused = refused.filter(|(_, until)| (self.clock)() < *until);
         refused.map_or(usize::MAX, |(bytes, _)| bytes)
     }
 
-    /// Leaves out a checkpoint that the broker has refused. `saved` is the number of the checkpoint. A later one that is as large is
-    /// left out too.
-    pub(super) fn refuse_checkpoint(
-        &mut self,
-        number: LeaseNumber,
-        saved: u64,
-        bytes: usize,
-        reason: &str,
-    ) {
-        let until = (self.clock)() + CHECKPOINT_PAUSE;
-        self.refused_checkpoints = Some((bytes.min(self.refused_checkpoint()), until));
-        let Some(lease) = self.held.get_mut(&number) else {
+    /// Leaves out a checkpoint of this many bytes, which was refused, and longer ones, from calls to come.
+    pub(super) fn refuse_checkpoint(&mut self, lease: LeaseNumber, bytes: usize, reason: &str) {
+        if bytes >= self.refused_bytes() {
             return;
-        };
-        tracing::error!(
-            queue = self.options.queue,
-            key = lease.item.key(),
-            error = reason,
-            "a checkpoint is left out"
-        );
-        let is_refused = |checkpoint: &Vec<u8>| checkpoint.len() >= bytes;
-        if lease.saved == saved || lease.checkpoint.as_ref().is_some_and(is_refused) {
-            lease.checkpoint = None;
-            lease.stored = lease.saved;
         }
+        let until = (self.clock)() + CHECKPOINT_PAUSE;
+        self.refused_checkpoints = Some((bytes, until));
+        let key = self.held.get(&lease).map(|lease| lease.item.key());
+        let queue = &*self.options.queue;
+        tracing::error!(
+            queue,
+            key,
+            bytes,
+            error = reason,
+            "a checkpoint is left out, and so are others of its length or longer for 60 s"
+        );
     }
 
     /// Claims nothing more: a claim has found no item.

@@ -92,9 +92,7 @@ public final class Context {
    * Keeps bytes that say how far the work on the item has come. The next heartbeat stores them on the row, or the call that
    * fails or releases the item. The next lease of the item has them as {@link Item#checkpoint}. Empty: removes the checkpoint.
    *
-   * <p>A checkpoint that the broker refuses, because the queue has none or a lower limit, is logged and left out.
-   *
-   * @throws IllegalArgumentException if there are more than 65,536 bytes, which no queue allows
+   * <p>If the queue has no checkpoints, or only shorter ones, the worker logs that and leaves the checkpoint out.
    */
   public void checkpoint(byte[] checkpoint) {
     if (run.leases.size() != 1) {

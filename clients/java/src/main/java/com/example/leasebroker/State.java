@@ -311,7 +311,8 @@ final class State {
   void settle(Ending ending) {
     if (ending.lease().phase == HeldLease.Phase.RUNNING) {
       ending.lease().phase = HeldLease.Phase.ENDED;
-      endings.add(ending.withCheckpoint());
+      ByteString checkpoint = ending.lease().checkpoint;
+      endings.add(ending.withCheckpoint(checkpoint == null || isRefused(checkpoint.size()) ? null : checkpoint));
       endingsReady.signal();
     }
   }
@@ -374,28 +375,30 @@ final class State {
 
   void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
-      throw new IllegalArgumentException(
-          "the checkpoint has " + checkpoint.length + " bytes; no queue allows more than " + MAX_CHECKPOINT_BYTES);
+      refuseCheckpoint(lease, checkpoint.length, "a queue stores at most " + MAX_CHECKPOINT_BYTES + " bytes");
+      return;
     }
-    boolean isRefused = checkpoint.length >= refusedCheckpoint && Clock.now() < checkpointsRefusedUntil;
     // A later one could replace the last one of the handler, for its next attempt.
-    if (lease.phase == HeldLease.Phase.RUNNING && !isRefused) {
+    if (lease.phase == HeldLease.Phase.RUNNING) {
       lease.checkpoint = ByteString.copyFrom(checkpoint);
       lease.saved++;
     }
   }
 
-  /** Leaves out a checkpoint of this many bytes, because the broker has refused it. */
+  /** Returns whether a checkpoint of this many bytes is left out now. */
+  boolean isRefused(int bytes) {
+    return bytes >= refusedCheckpoint && Clock.now() < checkpointsRefusedUntil;
+  }
+
+  /** Leaves out a checkpoint of this many bytes, which was refused, and longer ones, from calls to come. */
   void refuseCheckpoint(HeldLease lease, int bytes, String reason) {
-    long now = Clock.now();
-    refusedCheckpoint = now < checkpointsRefusedUntil ? Math.min(bytes, refusedCheckpoint) : bytes;
-    checkpointsRefusedUntil = now + CHECKPOINT_PAUSE;
-    if (lease.checkpoint == null || lease.checkpoint.size() >= bytes) {
-      lease.checkpoint = null;
-      lease.stored = lease.saved;
+    if (isRefused(bytes)) {
+      return;
     }
-    String text = "a checkpoint of item {0} of queue {1} is left out: {2}";
-    effects.add(() -> options.logger().log(System.Logger.Level.ERROR, text, lease.item.key(), options.queue(), reason));
+    refusedCheckpoint = bytes;
+    checkpointsRefusedUntil = Clock.now() + CHECKPOINT_PAUSE;
+    String text = "queue {0}: the checkpoint of item {1} is left out, and so are others of {2} bytes or more for 60 s: {3}";
+    effects.add(() -> options.logger().log(System.Logger.Level.ERROR, text, options.queue(), lease.item.key(), bytes, reason));
   }
 
   /**
