@@ -31,7 +31,7 @@ async fn stopping_worker_releases_items_after_the_grace() {
     fixture.enqueue(&["x"]).await;
     let (worker, mut events) = fixture.worker();
     let worker = worker.start(async |item: Item, context: Context| {
-        item.save_checkpoint(b"half")?;
+        item.save_checkpoint(b"half");
         context.unless_cancelled(sleep(LONG)).await?;
         Ok(Done::new())
     });

@@ -4,6 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { checkCount, noteFailure, unavailable } from "./calls.js";
+import { RefusedLengths } from "./checkpoints.js";
 import { durationMilliseconds, MAX_DELAY, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
 import { readFailure } from "./details.js";
@@ -126,6 +127,7 @@ export class Heartbeats {
   readonly #leases = new Map<string, KeptLease>();
   /** Checkpoints that no heartbeat has stored yet, by lease id. */
   readonly #checkpoints = new Map<string, Uint8Array>();
+  readonly #refusedCheckpoints = new RefusedLengths();
   #timer: NodeJS.Timeout | undefined;
   #nextBeat = Infinity;
   #closed = false;
@@ -220,7 +222,10 @@ export class Heartbeats {
   }
 
   async #send(leases: readonly KeptLease[], period: number): Promise<void> {
-    const checkpoints = leases.map((lease) => this.#checkpoints.get(lease.id));
+    const checkpoints = leases.map((lease) => {
+      const checkpoint = this.#checkpoints.get(lease.id);
+      return checkpoint !== undefined && this.#refusedCheckpoints.has(checkpoint.length) ? undefined : checkpoint;
+    });
     const renewals = leases.map((lease, index) => {
       const checkpoint = checkpoints[index];
       return create(RenewalSchema, checkpoint === undefined ? { leaseId: lease.id } : { leaseId: lease.id, checkpoint });
@@ -265,9 +270,9 @@ export class Heartbeats {
         this.#schedule(now() + period / 4);
         continue;
       }
-      // A later checkpoint than the one in this call stays for the next call.
-      if (checkpoint === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
       if (result.outcome === Outcome.APPLIED) {
+        // A later checkpoint than the one in this call stays for the next call.
+        if (checkpoint === this.#checkpoints.get(id)) this.#checkpoints.delete(id);
         const timeLeft = durationMilliseconds(result.timeLeft);
         lease.duration = Math.max(lease.duration, timeLeft);
         lease.deadline = lease.needsBeat ? sentAt + timeLeft : Math.max(lease.deadline, sentAt + timeLeft);
@@ -276,11 +281,12 @@ export class Heartbeats {
       } else if (result.outcome === Outcome.REFUSED && checkpoint !== undefined) {
         // The lease is still held.
         const text = result.refusal?.message ?? "";
+        this.#refusedCheckpoints.add(checkpoint.length);
         this.report({ type: "checkpoint_refused", id, bytes: checkpoint.length, text });
         if (this.#leases.get(id) === lease) refused.push(lease);
       } else {
         // A settling lease that is kept again has a new object, and this result may be that of its settlement.
-        if (this.#leases.get(id) === lease) this.#leases.delete(id);
+        if (this.#leases.get(id) === lease) this.#forget(id);
         results.push({ id, timeLeft: null, reason: result.cancelReason });
       }
     }

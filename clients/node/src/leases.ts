@@ -157,9 +157,7 @@ export class Context {
 
   /**
    * Stores progress for the next attempt. The next heartbeat carries it, and so do a failure and a release. `item` is
-   * needed only for a batch.
-   *
-   * Throws an `Error` if the queue has no checkpoints or the bytes are larger than its limit, as soon as this is known.
+   * needed only for a batch. If the queue has no checkpoints, or only shorter ones, the worker logs that and leaves the checkpoint out.
    */
   checkpoint(bytes: Uint8Array, item?: Item): void {
     const { leases } = this.#run;

@@ -113,8 +113,7 @@ export class QueueWorker {
         break;
       case "checkpoint_refused": {
         const lease = state.held.get(report.id);
-        if ((lease?.checkpoint?.length ?? 0) >= report.bytes && lease !== undefined) lease.checkpoint = null;
-        state.refuseCheckpoint(report.bytes, report.text);
+        if (lease !== undefined) state.refuseCheckpoint(lease, report.bytes, report.text);
         break;
       }
       case "ready":

@@ -261,7 +261,6 @@ export class Settler {
   #endUnknown(group: readonly Ending[], error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
     for (const ending of group) this.#end(ending, "unknown", text);
-    this.state.options.logger.warn(`${group.length} items may not be settled`, error);
   }
 
   #end(ending: Ending, name: EventName, error?: string): void {

@@ -1,5 +1,6 @@
 /** The state of a worker: slots, leases, running handlers, and endings that are not settled. */
 
+import { MAX_CHECKPOINT_BYTES, RefusedLengths } from "./checkpoints.js";
 import { MAX_DELAY, now } from "./clock.js";
 import { type Ending, failed, released } from "./endings.js";
 import { Cancelled } from "./errors.js";
@@ -9,9 +10,6 @@ import type { Keeper } from "./keeper.js";
 import { HeldLease, Run } from "./leases.js";
 import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL, type Options } from "./options.js";
 import type { Lease } from "./v1.js";
-
-/** The largest checkpoint that a queue can allow, in bytes. */
-const MAX_CHECKPOINT_BYTES = 65_536;
 
 /** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
@@ -51,7 +49,7 @@ export class State {
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
-  #refusedCheckpoint: { readonly bytes: number; readonly text: string } | null = null;
+  readonly #refusedCheckpoints = new RefusedLengths();
 
   constructor(
     readonly options: Options,
@@ -179,6 +177,10 @@ export class State {
     const { lease } = ending;
     if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
     lease.phase = "done";
+    if (ending.kind !== "complete") {
+      const { message } = ending;
+      if (message.checkpoint !== undefined && this.#refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
+    }
     if (this.endings.push(ending) === 1) this.changed();
   }
 
@@ -292,9 +294,8 @@ export class State {
     if (kind === "complete") {
       this.settle(failed(lease, `Refused: ${problem}`));
     } else if (message.checkpoint !== undefined && !field.endsWith("delay")) {
-      this.refuseCheckpoint(message.checkpoint.length, text);
-      lease.checkpoint = null;
-      delete message.checkpoint;
+      // `settle` leaves it out.
+      this.refuseCheckpoint(lease, message.checkpoint.length, text);
       this.settle(ending);
     } else if (kind === "fail" && message.retryDelay !== undefined) {
       delete message.retryDelay;
@@ -307,18 +308,18 @@ export class State {
     }
   }
 
-  /** Records that the broker has refused a checkpoint of this many bytes. */
-  refuseCheckpoint(bytes: number, text: string): void {
-    if (bytes < (this.#refusedCheckpoint?.bytes ?? Infinity)) this.#refusedCheckpoint = { bytes, text };
-    this.options.logger.warn(`checkpoints of ${bytes} bytes or more are refused: ${text}`);
+  /** Leaves out a checkpoint of this many bytes, which was refused, from calls to come. */
+  refuseCheckpoint(lease: HeldLease, bytes: number, text: string): void {
+    if (!this.#refusedCheckpoints.add(bytes)) return;
+    const { queue, logger } = this.options;
+    logger.error(`queue ${queue}: the checkpoint of item ${lease.item.key} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
-      throw new RangeError(`the checkpoint has ${checkpoint.length} bytes; no queue allows more than ${MAX_CHECKPOINT_BYTES}`);
+      this.refuseCheckpoint(lease, checkpoint.length, `a queue stores at most ${MAX_CHECKPOINT_BYTES} bytes`);
+      return;
     }
-    const refused = this.#refusedCheckpoint;
-    if (refused !== null && checkpoint.length >= refused.bytes) throw new RangeError(refused.text);
     if (lease.phase !== "running") return;
     lease.checkpoint = checkpoint;
     this.parts.keeper.checkpoint(lease, checkpoint);

@@ -122,7 +122,9 @@ class Machine {
     const transport = { route: () => Promise.resolve({ send: this.#sendHeartbeat } as unknown as Broker), note: () => undefined };
     this.heartbeats = new Heartbeats("work", { transport, token: null }, (message) => {
       if (message.type === "beat") readBeat(this.state, message.sentAt, message.results);
-      if (message.type === "checkpoint_refused") this.state.refuseCheckpoint(message.bytes, message.text);
+      if (message.type !== "checkpoint_refused") return;
+      const lease = this.state.held.get(message.id);
+      if (lease !== undefined) this.state.refuseCheckpoint(lease, message.bytes, message.text);
     });
     const keeper = new Keeper("work", () => ({
       post: ({ command }) => {

@@ -29,7 +29,7 @@ impl Script {
         effects: Option<&str>,
     ) -> Result<Done, HandlerError> {
         if let Some(checkpoint) = self.text("checkpoint") {
-            item.save_checkpoint(checkpoint.as_bytes())?;
+            item.save_checkpoint(checkpoint.as_bytes());
         }
         let time = self.time("sleep_ms");
         if self.0["ignore_cancel"] == json!(true) {

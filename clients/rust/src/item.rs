@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::errors::WorkerError;
 use super::values::{MAX_DURATION, Row, row_to_proto};
 use lease_broker_proto::{self as proto, UnknownKind};
 use lease_broker_value::Value;
@@ -21,7 +20,7 @@ pub(super) trait HeldLeases: Send + Sync {
     /// Returns the state of a lease. `None`: it was settled or lost.
     fn look(&self, lease: LeaseNumber) -> Option<LeaseState>;
     /// Keeps bytes for the next heartbeat or settlement of a lease.
-    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError>;
+    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]);
 }
 
 /// The state of a lease at one moment.
@@ -278,14 +277,11 @@ impl Item {
     /// or releases the item. The next lease of the item has them as [`Self::checkpoint`]. Empty: removes the checkpoint.
     /// After the handler has ended or the lease was lost, the bytes are dropped without an error.
     ///
-    /// # Errors
-    /// The bytes are more than the queue stores. The broker tells its limit only by refusing a checkpoint. A refused one
-    /// is dropped with a warning in the log, and later ones of its size are an error.
-    pub fn save_checkpoint(&self, checkpoint: &[u8]) -> Result<(), WorkerError> {
-        let leases = self.leases();
-        leases.map_or(Ok(()), |leases| {
-            leases.save_checkpoint(self.0.lease, checkpoint)
-        })
+    /// If the queue has no checkpoints, or only shorter ones, the worker logs that and leaves the checkpoint out.
+    pub fn save_checkpoint(&self, checkpoint: &[u8]) {
+        if let Some(leases) = self.leases() {
+            leases.save_checkpoint(self.0.lease, checkpoint);
+        }
     }
 }
 

@@ -230,6 +230,7 @@ fn due_heartbeats(
     }
     let mut heartbeats: Vec<Heartbeat> = Vec::new();
     let mut period: Option<Duration> = None;
+    let refused_bytes = shared.refused_bytes();
     for (number, lease) in shared
         .held
         .iter()
@@ -238,8 +239,9 @@ fn due_heartbeats(
         let own = lease.heartbeat_period();
         period = Some(period.map_or(own, |period| period.min(own)));
         let unsaved = lease.saved != lease.stored;
-        let checkpoint = lease.checkpoint.clone().filter(|_| unsaved);
-        let bytes = lease.id.len() + checkpoint.as_ref().map_or(0, Vec::len) + 16;
+        let checkpoint = lease.checkpoint.as_ref().filter(|_| unsaved);
+        let checkpoint = checkpoint.filter(|checkpoint| checkpoint.len() < refused_bytes);
+        let bytes = lease.id.len() + checkpoint.map_or(0, Vec::len) + 16;
         let has_room = |call: &Heartbeat| {
             call.leases.len() < MAX_ITEMS_PER_CALL && call.bytes + bytes <= MAX_GROUP_BYTES
         };
@@ -248,11 +250,12 @@ fn due_heartbeats(
         }
         if let Some(call) = heartbeats.last_mut() {
             call.leases.push(*number);
-            call.saved.push(lease.saved);
+            call.saved
+                .push(checkpoint.map_or(lease.stored, |_| lease.saved));
             call.bytes += bytes;
             call.renewals.push(proto::Renewal {
                 lease_id: lease.id.clone(),
-                checkpoint,
+                checkpoint: checkpoint.cloned(),
             });
         }
     }
@@ -297,8 +300,7 @@ pub(super) fn note(
                 let refusal = result.refusal.clone().unwrap_or_default();
                 match &renewal.checkpoint {
                     Some(checkpoint) if refusal.reason() != RefusalReason::Locked => {
-                        let bytes = checkpoint.len();
-                        shared.refuse_checkpoint(*number, *saved, bytes, &refusal.message);
+                        shared.refuse_checkpoint(*number, checkpoint.len(), &refusal.message);
                         shared.beat_no_later_than((shared.clock)());
                     }
                     _ => note_failure(shared, heartbeat),

@@ -412,7 +412,6 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
         return;
     };
     lease.phase = Phase::Running;
-    let saved = lease.saved;
     let event = Event::of_item(EventName::Refused, &lease.item).with_reason(problem);
     // The broker stores the reason too, but only the last one of each item.
     let (key, attempt, rpc) = (lease.item.key(), lease.item.attempt(), ending.kind.rpc());
@@ -430,7 +429,7 @@ fn refuse(shared: &mut Shared, ending: &Ending, field: &str, problem: &str) {
     if let Some(checkpoint) = &ending.checkpoint
         && instead.checkpoint.is_none()
     {
-        shared.refuse_checkpoint(ending.lease, saved, checkpoint.len(), problem);
+        shared.refuse_checkpoint(ending.lease, checkpoint.len(), problem);
     }
     shared.settle(instead);
 }
@@ -441,10 +440,13 @@ fn take_group(shared: &mut Shared) -> Vec<Ending> {
     let (mut follow_ups, mut size) = (0, 0);
     let now = (shared.clock)();
     let mut is_resent = false;
+    let refused_bytes = shared.refused_bytes();
     while let Some(ending) = shared.endings.front_mut() {
         let mut differs = false;
         if let Some(lease) = shared.held.get(&ending.lease) {
-            ending.set_lease(&lease.id, lease.checkpoint.as_ref());
+            let checkpoint = lease.checkpoint.as_ref();
+            let checkpoint = checkpoint.filter(|checkpoint| checkpoint.len() < refused_bytes);
+            ending.set_lease(&lease.id, checkpoint);
             // One whose row was locked may wait for the lock again, and others would wait with it.
             differs = is_resent != (lease.phase == Phase::Resending);
         }

@@ -13,7 +13,6 @@ use super::calls::CallTimes;
 use super::context::{Cause, Context};
 use super::control::Control;
 use super::endings::Ending;
-use super::errors::WorkerError;
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
 use super::health::ConnectionHealth;
@@ -25,6 +24,8 @@ use lease_broker_proto as proto;
 
 /// The largest checkpoint that a broker can be configured to store, in bytes.
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
+/// The time for which checkpoints of a refused length are left out. Then a changed limit of the queue counts.
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
 /// Stands for the duration of a lease before one was seen.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
@@ -87,8 +88,8 @@ pub(super) struct Shared {
     pub(super) next_heartbeat: Option<Instant>,
     /// Request ids of claims whose answer will not be read. The broker may have leased items for them.
     pub(super) abandoned: Vec<String>,
-    /// The largest checkpoint that may be stored. It shrinks when the broker refuses one.
-    pub(super) checkpoint_limit: usize,
+    /// Checkpoints of this many bytes or more are left out until a moment, because the broker has refused one.
+    refused_checkpoints: Option<(usize, Instant)>,
     /// The number of items that the worker may still claim. `None`: no limit.
     budget: Option<usize>,
 }
@@ -138,7 +139,7 @@ impl State {
             keeper_looks_at: Instant::now(),
             next_heartbeat: None,
             abandoned: Vec::new(),
-            checkpoint_limit: MAX_CHECKPOINT_BYTES,
+            refused_checkpoints: None,
             budget: options.max_items,
             options: options.clone(),
             signals: signals.clone(),
@@ -217,14 +218,11 @@ impl HeldLeases for State {
         })
     }
 
-    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) -> Result<(), WorkerError> {
+    fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) {
         let mut shared = self.lock();
-        let limit = shared.checkpoint_limit;
-        if checkpoint.len() > limit {
-            let bytes = checkpoint.len();
-            let text =
-                format!("the checkpoint has {bytes} bytes; the queue refuses more than {limit}");
-            return Err(WorkerError::Options(text));
+        if checkpoint.len() > MAX_CHECKPOINT_BYTES {
+            let problem = format!("a queue stores at most {MAX_CHECKPOINT_BYTES} bytes");
+            return shared.refuse_checkpoint(lease, checkpoint.len(), &problem);
         }
         // A later one could replace the last one of the handler, for its next attempt.
         if let Some(lease) = shared.held.get_mut(&lease)
@@ -233,7 +231,6 @@ impl HeldLeases for State {
             lease.checkpoint = Some(checkpoint.to_vec());
             lease.saved += 1;
         }
-        Ok(())
     }
 }
 
@@ -244,7 +241,7 @@ impl Shared {
 
     /// Emits an event without details, of which each item has some.
     pub(super) fn emit_of_item(&mut self, name: EventName, item: &Item) {
-        if self.events.is_observed() {
+        if self.events.is_observed() || name.is_loss() {
             self.emit(Event::of_item(name, item));
         } else {
             self.events.count(name);
@@ -547,31 +544,29 @@ impl Shared {
         self.next_heartbeat = Some(next);
     }
 
-    /// Forgets a checkpoint that the broker has refused, and lowers the limit. `saved` is the number of the checkpoint. A
-    /// later one that is as large is forgotten too.
-    pub(super) fn refuse_checkpoint(
-        &mut self,
-        number: LeaseNumber,
-        saved: u64,
-        bytes: usize,
-        reason: &str,
-    ) {
-        let Some(lease) = self.held.get_mut(&number) else {
+    /// Returns the number of bytes from which on checkpoints are left out now.
+    pub(super) fn refused_bytes(&self) -> usize {
+        let refused = self.refused_checkpoints;
+        let refused = refused.filter(|(_, until)| (self.clock)() < *until);
+        refused.map_or(usize::MAX, |(bytes, _)| bytes)
+    }
+
+    /// Leaves out a checkpoint of this many bytes, which was refused, and longer ones, from calls to come.
+    pub(super) fn refuse_checkpoint(&mut self, lease: LeaseNumber, bytes: usize, reason: &str) {
+        if bytes >= self.refused_bytes() {
             return;
-        };
-        tracing::warn!(
-            key = lease.item.key(),
+        }
+        let until = (self.clock)() + CHECKPOINT_PAUSE;
+        self.refused_checkpoints = Some((bytes, until));
+        let key = self.held.get(&lease).map(|lease| lease.item.key());
+        let queue = &*self.options.queue;
+        tracing::error!(
+            queue,
+            key,
             bytes,
             error = reason,
-            "checkpoint refused"
+            "a checkpoint is left out, and so are others of its length or longer for 60 s"
         );
-        let limit = self.checkpoint_limit.min(bytes.saturating_sub(1));
-        self.checkpoint_limit = limit;
-        let is_larger = |checkpoint: &Vec<u8>| checkpoint.len() > limit;
-        if lease.saved == saved || lease.checkpoint.as_ref().is_some_and(is_larger) {
-            lease.checkpoint = None;
-            lease.stored = lease.saved;
-        }
     }
 
     /// Claims nothing more: a claim has found no item.

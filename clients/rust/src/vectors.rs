@@ -211,7 +211,7 @@ impl Machine {
                         .expect("a size")
                 ];
                 let lease = self.ids[step["lease"].as_str().expect("a lease")];
-                state.save_checkpoint(lease, &bytes).expect("saved");
+                state.save_checkpoint(lease, &bytes);
             }
             "answer" | "failed" | "resent" if step["to"] == "heartbeat" => {
                 self.answer_heartbeat(step);

@@ -92,10 +92,7 @@ public final class Context {
    * Keeps bytes that say how far the work on the item has come. The next heartbeat stores them on the row, or the call that
    * fails or releases the item. The next lease of the item has them as {@link Item#checkpoint}. Empty: removes the checkpoint.
    *
-   * <p>The broker tells the queue's limit only by refusing a checkpoint. A checkpoint that it refuses is dropped with a
-   * warning, and later ones of that size throw an exception.
-   *
-   * @throws IllegalArgumentException if the bytes are more than the queue stores
+   * <p>If the queue has no checkpoints, or only shorter ones, the worker logs that and leaves the checkpoint out.
    */
   public void checkpoint(byte[] checkpoint) {
     if (run.leases.size() != 1) {

@@ -81,14 +81,14 @@ record Ending(HeldLease lease, Completion completion, Failure failure, com.examp
     return failed(lease, errorText(error));
   }
 
-  /** Returns the ending with the last checkpoint of its lease, or without one. A completion needs none. */
-  Ending withCheckpoint() {
+  /** Returns the ending with this checkpoint, or without one. A completion needs none. */
+  Ending withCheckpoint(ByteString checkpoint) {
     if (failure != null) {
       Failure.Builder message = failure.toBuilder().clearCheckpoint();
-      return new Ending(lease, null, (lease.checkpoint == null ? message : message.setCheckpoint(lease.checkpoint)).build(), null);
+      return new Ending(lease, null, (checkpoint == null ? message : message.setCheckpoint(checkpoint)).build(), null);
     } else if (release != null) {
       var message = release.toBuilder().clearCheckpoint();
-      return new Ending(lease, null, null, (lease.checkpoint == null ? message : message.setCheckpoint(lease.checkpoint)).build());
+      return new Ending(lease, null, null, (checkpoint == null ? message : message.setCheckpoint(checkpoint)).build());
     }
     return this;
   }

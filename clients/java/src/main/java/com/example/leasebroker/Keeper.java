@@ -214,7 +214,8 @@ final class Keeper {
       }
       period = Math.min(period, lease.beatPeriod());
       Renewal.Builder renewal = Renewal.newBuilder().setLeaseId(lease.id);
-      if (lease.saved != lease.stored) {
+      boolean stores = lease.saved != lease.stored && !state.isRefused(lease.checkpoint.size());
+      if (stores) {
         renewal.setCheckpoint(lease.checkpoint);
       }
       int size = lease.id.length() + renewal.getCheckpoint().size() + 16;
@@ -223,7 +224,7 @@ final class Keeper {
         beats.add(beat);
       }
       beat.leases.add(lease);
-      beat.saved.add(lease.saved);
+      beat.saved.add(stores ? lease.saved : lease.stored);
       // Without a duration the broker extends each lease by its own.
       beat.request.addRenewals(renewal);
       beat.size += size;

@@ -22,6 +22,9 @@ final class State {
   /** The most bytes of a checkpoint that a broker can be configured to store. */
   private static final int MAX_CHECKPOINT_BYTES = 65_536;
 
+  /** The time for which checkpoints of a refused length are left out. Then a changed limit of the queue counts. */
+  private static final long CHECKPOINT_PAUSE = 60_000_000_000L;
+
   /** Stands for the duration of a lease while none was seen. */
   private static final long DEFAULT_LEASE = 30 * Clock.SECOND;
 
@@ -77,8 +80,9 @@ final class State {
   /** The slots for which a claim is not answered yet, and those of refused runs that still wait for a thread. */
   private int reserved;
 
-  /** The largest checkpoint that may be stored. It shrinks when the broker refuses one. */
-  private int checkpointLimit = MAX_CHECKPOINT_BYTES;
+  /** Checkpoints of this many bytes or more are left out until a moment, because the broker has refused one. */
+  private int refusedCheckpoint = Integer.MAX_VALUE;
+  private long checkpointsRefusedUntil;
 
   /** The events and actions that follow a change. `update` runs them in order, without the lock. */
   private List<Runnable> effects = new ArrayList<>();
@@ -307,7 +311,8 @@ final class State {
   void settle(Ending ending) {
     if (ending.lease().phase == HeldLease.Phase.RUNNING) {
       ending.lease().phase = HeldLease.Phase.ENDED;
-      endings.add(ending.withCheckpoint());
+      ByteString checkpoint = ending.lease().checkpoint;
+      endings.add(ending.withCheckpoint(checkpoint == null || isRefused(checkpoint.size()) ? null : checkpoint));
       endingsReady.signal();
     }
   }
@@ -369,9 +374,9 @@ final class State {
   }
 
   void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
-    if (checkpoint.length > checkpointLimit) {
-      throw new IllegalArgumentException(
-          "the checkpoint has " + checkpoint.length + " bytes; the queue refuses more than " + checkpointLimit);
+    if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
+      refuseCheckpoint(lease, checkpoint.length, "a queue stores at most " + MAX_CHECKPOINT_BYTES + " bytes");
+      return;
     }
     // A later one could replace the last one of the handler, for its next attempt.
     if (lease.phase == HeldLease.Phase.RUNNING) {
@@ -380,18 +385,20 @@ final class State {
     }
   }
 
-  /**
-   * Lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless that is a smaller
-   * one.
-   */
+  /** Returns whether a checkpoint of this many bytes is left out now. */
+  boolean isRefused(int bytes) {
+    return bytes >= refusedCheckpoint && Clock.now() < checkpointsRefusedUntil;
+  }
+
+  /** Leaves out a checkpoint of this many bytes, which was refused, and longer ones, from calls to come. */
   void refuseCheckpoint(HeldLease lease, int bytes, String reason) {
-    checkpointLimit = Math.min(checkpointLimit, Math.max(bytes - 1, 0));
-    if (lease.checkpoint == null || lease.checkpoint.size() >= bytes) {
-      lease.checkpoint = null;
-      lease.stored = lease.saved;
+    if (isRefused(bytes)) {
+      return;
     }
-    effects.add(
-        () -> options.logger().log(System.Logger.Level.WARNING, "checkpoint of item {0} refused, {1} bytes: {2}", lease.item.key(), bytes, reason));
+    refusedCheckpoint = bytes;
+    checkpointsRefusedUntil = Clock.now() + CHECKPOINT_PAUSE;
+    String text = "queue {0}: the checkpoint of item {1} is left out, and so are others of {2} bytes or more for 60 s: {3}";
+    effects.add(() -> options.logger().log(System.Logger.Level.ERROR, text, options.queue(), lease.item.key(), bytes, reason));
   }
 
   /**
