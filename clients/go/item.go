@@ -116,13 +116,11 @@ func ofLease[T any](item *Item, look func(*heldLease) T) (found T) {
 // SaveCheckpoint keeps bytes that say how far the work has come. The next heartbeat stores them on the row, or the call
 // that fails or releases the item. The next lease of the item has them as Checkpoint. Empty: removes the checkpoint.
 //
-// It returns an error if the bytes are more than the queue stores. The broker tells the queue's limit only by refusing a
-// checkpoint. A checkpoint that it refuses is dropped with a warning, and later ones of that size return an error.
-func (i *Item) SaveCheckpoint(checkpoint []byte) error {
-	if i.lease == nil {
-		return nil
+// If the queue has no checkpoints, or only shorter ones, the worker logs that and goes on without this one.
+func (i *Item) SaveCheckpoint(checkpoint []byte) {
+	if i.lease != nil {
+		i.lease.state.saveCheckpoint(i.lease, checkpoint)
 	}
-	return i.lease.state.saveCheckpoint(i.lease, checkpoint)
 }
 
 // FollowUp is a row that is added to a queue in the transaction that completes an item.

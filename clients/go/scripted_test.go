@@ -335,15 +335,9 @@ func TestRefusedHeartbeatIsSentAgainAtOnceWithoutItsCheckpoint(t *testing.T) {
 		return &pb.CompleteResponse{Results: []*pb.SettleResult{{Outcome: pb.Outcome_OUTCOME_APPLIED}}}, nil
 	}
 	_, events := broker.work(t, func(_ context.Context, item *item) (*result, error) {
-		if err := item.SaveCheckpoint(make([]byte, 5_000)); err != nil {
-			t.Error(err)
-		}
+		item.SaveCheckpoint(make([]byte, 5_000))
 		if first, second := <-sent, <-sent; len(first) != 5_000 || second != nil {
 			t.Errorf("heartbeats with %d and %d bytes", len(first), len(second))
-		}
-		const known = "the checkpoint has 5000 bytes; as far as the worker knows, the queue stores at most 4999, perhaps fewer"
-		if err := item.SaveCheckpoint(make([]byte, 5_000)); err == nil || err.Error() != known {
-			t.Errorf("SaveCheckpoint returns %v", err)
 		}
 		return nil, nil
 	})
@@ -371,9 +365,7 @@ func TestRefusedFailureIsSentAgainWithoutTheRefusedField(t *testing.T) {
 			return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
 		}
 		_, events := broker.work(t, func(_ context.Context, item *item) (*result, error) {
-			if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
-				t.Error(err)
-			}
+			item.SaveCheckpoint([]byte("page 7"))
 			return nil, leasebroker.RetryAfter(errors.New("later"), time.Minute)
 		})
 		events.wait(leasebroker.EventFailed, 1)

@@ -19,8 +19,12 @@ const (
 	causeShutdown  = "shutdown"
 )
 
-// maxCheckpointBytes is the most that a broker can be configured to store.
-const maxCheckpointBytes = 65_536
+const (
+	// maxCheckpointBytes is the most that a broker can be configured to store. A longer checkpoint could exceed the size of a call.
+	maxCheckpointBytes = 65_536
+	// checkpointPause is the time for which checkpoints as long as a refused one are left out. Then the queue's setting may be another.
+	checkpointPause = time.Minute
+)
 
 // defaultLease stands for the duration of a lease while none was seen.
 const defaultLease = 30 * time.Second
@@ -62,8 +66,9 @@ type state struct {
 	nextBeat time.Time
 	// abandoned has the request ids of claims whose answer will not be read. The broker may have leased items for them.
 	abandoned []string
-	// checkpointLimit is the largest checkpoint that may be stored. It shrinks when the broker refuses one.
-	checkpointLimit int
+	// Checkpoints of refusedBytes or more are left out until refusedUntil, because the broker has refused one.
+	refusedBytes int
+	refusedUntil time.Time
 }
 
 // effect is an action, or without one an event.
@@ -78,7 +83,7 @@ func newState(options *options, events *eventLog) *state {
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		held: map[string]*heldLease{}, runs: map[*run]struct{}{},
 		gathering:  gathering{slots: options.concurrency},
-		takesItems: true, checkpointLimit: maxCheckpointBytes,
+		takesItems: true,
 	}
 	s.slotsFree, s.endingsReady = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s
@@ -247,7 +252,7 @@ func (s *state) settle(ending *ending) {
 	if ending.lease.phase == phaseRunning {
 		ending.lease.phase = phaseEnded
 		if ending.rpc != rpcComplete {
-			ending.checkpoint = ending.lease.checkpoint
+			ending.checkpoint = s.sendable(ending.lease)
 		}
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
@@ -324,30 +329,41 @@ func (s *state) leaveHandlers() bool {
 	return len(s.runs) > 0
 }
 
-func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
+func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(checkpoint) > s.checkpointLimit {
-		// A smaller checkpoint may be refused too: the broker tells only which ones it refuses.
-		const text = "the checkpoint has %d bytes; as far as the worker knows, the queue stores at most %d, perhaps fewer"
-		return fmt.Errorf(text, len(checkpoint), s.checkpointLimit)
-	}
 	// A later one could replace the last one of the handler, for its next attempt.
 	if lease.phase == phaseRunning {
 		lease.checkpoint = append([]byte{}, checkpoint...)
 		lease.saved++
 	}
-	return nil
 }
 
-// refuseCheckpoint lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless
-// that is a smaller one.
-func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
-	s.options.logger.Warn("checkpoint refused", "key", lease.item.Key, "bytes", bytes, "error", reason)
-	s.checkpointLimit = min(s.checkpointLimit, max(bytes-1, 0))
-	if len(lease.checkpoint) >= bytes {
-		lease.checkpoint, lease.stored = nil, lease.saved
+// sendable returns the checkpoint of a lease, or nil if it is left out of the calls that are sent now.
+func (s *state) sendable(lease *heldLease) []byte {
+	size := len(lease.checkpoint)
+	if size > maxCheckpointBytes {
+		s.refuseCheckpoint(lease, size, fmt.Sprintf("%d bytes; a queue stores at most %d", size, maxCheckpointBytes))
+		return nil
 	}
+	if s.isRefused(size) {
+		return nil
+	}
+	return lease.checkpoint
+}
+
+func (s *state) isRefused(bytes int) bool {
+	return bytes >= s.refusedBytes && s.now().Before(s.refusedUntil)
+}
+
+// refuseCheckpoint leaves a checkpoint that was refused, and others that are as long, out of the next calls.
+func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
+	if s.isRefused(bytes) {
+		return
+	}
+	s.refusedBytes, s.refusedUntil = bytes, s.now().Add(checkpointPause)
+	s.options.logger.Error("checkpoint is not stored, and none as long is sent for a minute", "queue", s.options.queue,
+		"key", lease.item.Key, "bytes", bytes, "error", reason)
 }
 
 // notify wakes the goroutine that waits on a channel, now or when it next waits.
