@@ -3,6 +3,7 @@
 package leasebroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,6 +44,8 @@ type state struct {
 	// effects are the events and actions that follow a change. `update` runs them in order, without the lock. `spare` is
 	// an empty list whose memory the next change uses.
 	effects, spare []effect
+	// losses are the items that another worker may process again. `unlock` logs those of a change together.
+	losses map[loss][]*Item
 	// slotsFree wakes the pollers, endingsReady the settler, clock the keeper, and changed the goroutine that stops.
 	slotsFree, endingsReady *sync.Cond
 	clock, changed          chan struct{}
@@ -69,6 +72,16 @@ type state struct {
 	// Checkpoints of refusedBytes or more are left out until refusedUntil, because the broker has refused one.
 	refusedBytes int
 	refusedUntil time.Time
+}
+
+// maxLoggedKeys is the number of keys in a line about items that were lost.
+const maxLoggedKeys = 10
+
+// loss is the way in which items were lost.
+type loss struct {
+	// processed is true if the handler had ended.
+	processed bool
+	reason    string
 }
 
 // effect is an action, or without one an event.
@@ -110,8 +123,10 @@ func (s *state) unlock() {
 		s.mu.Unlock()
 		return
 	}
-	s.effects, s.spare = s.spare, nil
+	losses := s.losses
+	s.effects, s.spare, s.losses = s.spare, nil, nil
 	s.mu.Unlock()
+	s.logLosses(losses)
 	for i := range effects {
 		if action := effects[i].action; action != nil {
 			action()
@@ -127,6 +142,33 @@ func (s *state) unlock() {
 
 func (s *state) emit(event Event) {
 	s.effects = append(s.effects, effect{event: event})
+}
+
+// noteLoss notes that another worker may process an item again. A loss comes with an event.
+func (s *state) noteLoss(lease *heldLease, reason string) {
+	_, runs := s.runs[lease.run]
+	if s.losses == nil {
+		s.losses = map[loss][]*Item{}
+	}
+	kind := loss{processed: lease.run != nil && !runs, reason: reason}
+	s.losses[kind] = append(s.losses[kind], lease.item)
+}
+
+// logLosses writes one line for the items that one call or one look at the clock has lost for the same reason.
+func (s *state) logLosses(losses map[loss][]*Item) {
+	for loss, items := range losses {
+		text := "lease lost: another worker may process the item"
+		if loss.processed {
+			text = "processed, but another worker may process it again"
+		}
+		var keys []string
+		var attempts []int
+		for _, item := range items[:min(len(items), maxLoggedKeys)] {
+			keys, attempts = append(keys, item.Key), append(attempts, item.Attempt)
+		}
+		s.options.logger.Warn(text, "queue", s.options.queue, "keys", keys, "attempts", attempts, "others", len(items)-len(keys),
+			"reason", loss.reason)
+	}
 }
 
 // reserveSlots takes the free slots for a claim. Returns 0 if the worker takes no items now.
@@ -281,6 +323,7 @@ func (s *state) drop(lease *heldLease) {
 // lose drops a lease that was lost, and cancels its handler if it has no other lease.
 func (s *state) lose(lease *heldLease, reason string) {
 	s.emit(Event{Name: EventLost, Item: lease.item, Reason: reason})
+	s.noteLoss(lease, cmp.Or(reason, "the broker has ended the lease"))
 	s.drop(lease)
 	if _, running := s.runs[lease.run]; !running {
 		return
