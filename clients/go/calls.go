@@ -309,8 +309,8 @@ func checkCount(results, entries int) *failure {
 	if results == entries {
 		return nil
 	}
-	message := fmt.Sprintf("the answer has %d results for %d entries", results, entries)
-	return &failure{code: codes.Internal, message: message, applied: appliedUnknown}
+	message, never := fmt.Sprintf("the answer has %d results for %d entries", results, entries), time.Duration(-1)
+	return &failure{code: codes.Internal, message: message, applied: appliedUnknown, pushback: &never}
 }
 
 // readCallError reads the error of a claim that was part of another call.
