@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -90,23 +91,23 @@ func (i *Item) column(name string) (any, error) {
 	return value, nil
 }
 
-// TimeLeft returns the time until the lease ends if no further heartbeat is answered.
+// TimeLeft returns the time until the lease ends if no further heartbeat is answered. The item of a test has the longest time.
 func (i *Item) TimeLeft() time.Duration {
-	return ofLease(i, func(lease *heldLease) time.Duration { return time.Until(lease.deadline) })
+	return ofLease(i, math.MaxInt64, func(lease *heldLease) time.Duration { return time.Until(lease.deadline) })
 }
 
-// IsHeld is false if the lease was lost. Handlers of batches ask it before each item.
+// IsHeld is false if the lease was lost. Handlers of batches ask it before each item. The item of a test is held.
 func (i *Item) IsHeld() bool {
-	return ofLease(i, func(lease *heldLease) bool { return lease.phase == phaseRunning })
+	return ofLease(i, true, func(lease *heldLease) bool { return lease.phase == phaseRunning })
 }
 
 // InDoubt is true if no heartbeat was answered for half of the lease.
 func (i *Item) InDoubt() bool {
-	return ofLease(i, func(lease *heldLease) bool { return lease.inDoubt })
+	return ofLease(i, false, func(lease *heldLease) bool { return lease.inDoubt })
 }
 
-// ofLease looks at the lease of an item. The item of a test has none, and gets the zero value.
-func ofLease[T any](item *Item, look func(*heldLease) T) (found T) {
+// ofLease looks at the lease of an item. The item of a test has none, and gets `found`.
+func ofLease[T any](item *Item, found T, look func(*heldLease) T) T {
 	if item.lease != nil {
 		item.lease.state.read(func() { found = look(item.lease) })
 	}

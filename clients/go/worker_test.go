@@ -24,7 +24,7 @@ func TestErrorSaysHowTheItemEnds(t *testing.T) {
 		state string
 		text  string
 	}{
-		"plain":       {errors.New("bad"), "delayed", "errors.errorString: bad"},
+		"plain":       {errors.New("bad"), "delayed", "bad"},
 		"retry":       {leasebroker.RetryAfter(errors.New("no paper"), time.Minute), "delayed", "Retry: no paper"},
 		"dead letter": {leasebroker.DeadLetter(errors.New("no customer")), "dead", "DeadLetter: no customer"},
 		"release":     {leasebroker.ReleaseAfter(time.Minute), "delayed", ""},
