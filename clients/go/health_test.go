@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -161,6 +162,23 @@ func TestErrorWithAReasonIsAnAnswer(t *testing.T) {
 	health.note(&failure{code: codes.InvalidArgument, reason: "INVALID_FIELD"})
 	if text := log.next(t); !strings.HasPrefix(text, "WARN broker answers again") {
 		t.Error(text)
+	}
+}
+
+func TestWorkerThatHasLostItsLeasesKnowsTheirDuration(t *testing.T) {
+	worker, err := NewWorker("127.0.0.1:1", "work", nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, now := worker.state, time.Now()
+	state.handle = func(*run) {}
+	state.update(func() {
+		state.accept([]*pb.Lease{{LeaseId: "a", Item: &pb.Item{}, TimeLeft: durationpb.New(10 * time.Second)}}, 0, now, now)
+		state.lose(state.held["a"], "")
+	})
+	worker.health.failingSince = now.Add(-15 * time.Second)
+	if worker.Health() {
+		t.Error("the worker is healthy 15 s after an answer, with leases of 10 s")
 	}
 }
 

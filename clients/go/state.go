@@ -29,7 +29,7 @@ const (
 	maxTooLarge = 1000
 )
 
-// defaultLease stands for the duration of a lease while none was seen.
+// defaultLease stands for the duration of a lease before one was seen.
 const defaultLease = 30 * time.Second
 
 type state struct {
@@ -52,6 +52,8 @@ type state struct {
 	slotsFree, endingsReady *sync.Cond
 	clock, changed          chan struct{}
 
+	// lastDuration is that of the last lease. While no call is answered for longer, the worker is not healthy.
+	lastDuration time.Duration
 	// reserved counts the slots for which a claim is not answered yet.
 	reserved  int
 	held      map[string]*heldLease
@@ -99,8 +101,9 @@ func newState(options *options, events *eventLog) *state {
 		options: options, events: events, base: context.Background(), now: time.Now,
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		held: map[string]*heldLease{}, runs: map[*run]struct{}{}, tooLarge: map[string]struct{}{},
-		gathering:  gathering{slots: options.concurrency},
-		takesItems: true,
+		gathering:    gathering{slots: options.concurrency},
+		takesItems:   true,
+		lastDuration: cmp.Or(options.lease, defaultLease),
 	}
 	s.slotsFree, s.endingsReady = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s
@@ -226,7 +229,7 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 		// A repeated response can have a lease that the worker holds already.
 		if s.held[message.GetLeaseId()] == nil {
 			lease := newHeldLease(s, message, sentAt, arrivedAt)
-			s.held[lease.id] = lease
+			s.held[lease.id], s.lastDuration = lease, lease.duration
 			s.emit(Event{Name: EventClaimed, Item: lease.item})
 			if !now.Before(lease.lostAt()) {
 				// The process was suspended since the response arrived.
@@ -431,16 +434,4 @@ func notify(channel chan struct{}) {
 	case channel <- struct{}{}:
 	default:
 	}
-}
-
-// longestLease is the time without an answer after which the worker is not healthy.
-func (s *state) longestLease() time.Duration {
-	longest := s.options.lease
-	for _, lease := range s.held {
-		longest = max(longest, lease.duration)
-	}
-	if longest == 0 {
-		return defaultLease
-	}
-	return longest
 }

@@ -2,6 +2,8 @@ package leasebroker
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -35,6 +37,27 @@ func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
 	for _, value := range values {
 		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
 			t.Errorf("%#v: %v", value, err)
+		}
+	}
+}
+
+func TestValueOfANamedTypeIsThatOfItsBase(t *testing.T) {
+	type (
+		status  string
+		number  int16
+		counter uint8
+		rate    float32
+		flag    bool
+	)
+	text, instant := "ż", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct{ value, want any }{
+		{status("new"), "new"}, {number(-7), int64(-7)}, {counter(7), int64(7)}, {rate(1.5), 1.5}, {flag(true), true},
+		{json.RawMessage("{}"), []byte("{}")}, {uint8(200), int64(200)}, {&text, "ż"}, {&instant, instant}, {(*string)(nil), nil},
+		{(*time.Time)(nil), nil}, {sql.NullString{}, nil}, {sql.NullInt64{Int64: 7, Valid: true}, int64(7)}, {(*sql.NullString)(nil), nil},
+	} {
+		message, err := valueToProto(test.value)
+		if back := valueFromProto("c", message); err != nil || !reflect.DeepEqual(back, test.want) {
+			t.Errorf("%#v is sent as %#v, %v", test.value, back, err)
 		}
 	}
 }

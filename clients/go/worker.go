@@ -223,7 +223,7 @@ func (w *Worker) Health() bool {
 	refused := w.err != nil
 	w.mu.Unlock()
 	w.state.mu.Lock()
-	lease := w.state.longestLease()
+	lease := w.state.lastDuration
 	stuck := w.state.stuck > w.options.maxStuck
 	w.state.mu.Unlock()
 	return !refused && !stuck && w.health.failingFor() <= lease
