@@ -151,6 +151,42 @@ func TestBrokerThatAcceptsAndIsSilentIsWarnedAbout(t *testing.T) {
 	}
 }
 
+func TestClientWarnsWhileACallGetsNoAnswer(t *testing.T) {
+	address, closeListener := listen(t)
+	closeListener()
+	log := make(warnings, 1_000)
+	client, err := NewClient(address, Logger(slog.New(log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.health.firstWarning, client.health.nextWarning = 20*time.Millisecond, 20*time.Millisecond
+	wake := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if client.Wake(ctx, "work") == nil {
+			t.Error("Wake returns nil")
+		}
+	}
+	for range 2 {
+		wake()
+		expected := "WARN calls to the broker fail address=" + address + " for="
+		if text := log.next(t); !strings.HasPrefix(text, expected) || !strings.Contains(text, "connection refused") {
+			t.Error(text)
+		}
+		time.Sleep(50 * time.Millisecond) // A warning may have waited for the lock when the call ended.
+		for len(log) > 0 {
+			<-log
+		}
+		time.Sleep(100 * time.Millisecond)
+		log.expect(t) // No call runs.
+	}
+	client.health.note(nil)
+	if text := log.next(t); !strings.HasPrefix(text, "WARN broker answers again address="+address+" after=") {
+		t.Error(text)
+	}
+}
+
 func TestErrorWithAReasonIsAnAnswer(t *testing.T) {
 	log := make(warnings, 10)
 	health := &connectionHealth{emit: func(Event) {}, logger: slog.New(log), firstWarning: 20 * time.Millisecond, nextWarning: time.Minute}
