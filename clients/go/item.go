@@ -30,7 +30,7 @@ type Item struct {
 	ReadyTime time.Time
 	// Checkpoint is what an earlier lease of this item saved last. Nil: nothing, or the queue has no checkpoints.
 	Checkpoint []byte
-	// TraceParent is the W3C trace context of the lease. Make it the parent of your spans.
+	// TraceParent is the W3C trace context of the lease. Make it the parent of your spans if it is sampled.
 	TraceParent string
 
 	lease *heldLease
