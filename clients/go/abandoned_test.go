@@ -2,7 +2,9 @@ package leasebroker
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +49,40 @@ func TestPollersReleaseAbandonedClaimsAtTheSameTime(t *testing.T) {
 	pollers.Wait()
 	if !slices.Equal(state.abandoned, []string{"c"}) {
 		t.Errorf("the abandoned claims are %v", state.abandoned)
+	}
+}
+
+// refusingBroker lets no program release claims.
+type refusingBroker struct{ pb.LeaseServiceClient }
+
+func (refusingBroker) ReleaseClaims(context.Context, *pb.ReleaseClaimsRequest, ...grpc.CallOption) (*pb.ReleaseClaimsResponse, error) {
+	return nil, status.Error(codes.PermissionDenied, "no role")
+}
+
+func TestRefusedReleaseOfAbandonedClaimsIsSentOnce(t *testing.T) {
+	log := make(warnings, 10)
+	state := newState(&options{concurrency: 1, queue: "work", logger: slog.New(log)}, newEventLog("work", nil, nil))
+	state.abandoned = []string{"a"}
+	caller := &caller{onAttempt: func(*failure) {}, onRetry: func(retry) {}}
+	poller := &poller{state: state, caller: caller, transport: &transport{client: refusingBroker{}}}
+	for _, forget := range []bool{false, true} {
+		poller.releaseAbandoned(t.Context(), forget)
+	}
+	log.expect(t, "WARN items of abandoned claims may stay leased until they expire queue=work error=ReleaseClaims: PermissionDenied: no role")
+}
+
+func TestItemThatIsTooLargeIsLoggedOnce(t *testing.T) {
+	log := make(warnings, 10)
+	state := newState(&options{concurrency: 1, queue: "work", logger: slog.New(log)}, newEventLog("work", nil, nil))
+	for range 3 {
+		warnOfTooLarge(state, []*pb.TooLargeItem{{Key: "7", SizeBytes: 5_000_000}})
+	}
+	log.expect(t, "WARN item is too large for the broker's message limit queue=work key=7 bytes=5000000")
+	for key := range 2 * maxTooLarge {
+		state.noteTooLarge(strconv.Itoa(key))
+	}
+	if len(state.tooLarge) > maxTooLarge {
+		t.Errorf("%d keys are kept", len(state.tooLarge))
 	}
 }
 

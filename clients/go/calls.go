@@ -96,8 +96,7 @@ type answer[Response any] struct {
 	applied string
 }
 
-// call sends a request until it is answered, until that is of no use, or until the context ends. It returns a *CallError,
-// or the context's error.
+// call sends a request until it is answered, until that is of no use, or until the context ends. Its error is a *CallError.
 func call[Request proto.Message, Response any](
 	ctx context.Context, c *caller, rpc string, send method[Request, Response], request Request, options callOptions,
 ) (answer[Response], error) {
@@ -127,8 +126,8 @@ func call[Request proto.Message, Response any](
 			failure.applied = appliedUnknown
 		}
 		result.applied = failure.applied
-		if ctx.Err() != nil {
-			return result, ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return result, failure.endedBy(err, rpc)
 		}
 		if c.closed.Load() {
 			continue
@@ -148,14 +147,14 @@ func call[Request proto.Message, Response any](
 			backoff = nextBackoff(backoff, options.attemptTimeout)
 		}
 		if options.until != nil && !time.Now().Add(wait).Before(options.until()) {
-			return result, failure.error(rpc)
+			return result, failure.endedBy(context.DeadlineExceeded, rpc)
 		}
 		c.onRetry(retry{rpc, failure, result.attempts, wait})
 		if options.onRetry != nil {
 			options.onRetry()
 		}
 		if !sleep(ctx, wait) {
-			return result, ctx.Err()
+			return result, failure.endedBy(ctx.Err(), rpc)
 		}
 	}
 }
@@ -304,13 +303,20 @@ func (f *failure) error(rpc string) *CallError {
 	}
 }
 
+// endedBy returns the error of a call that could be sent again, but that its context or its time has ended.
+func (f *failure) endedBy(cause error, rpc string) *CallError {
+	err := f.error(rpc)
+	err.cause = cause
+	return err
+}
+
 // checkCount returns a failure unless the answer has one result for each entry of the request.
 func checkCount(results, entries int) *failure {
 	if results == entries {
 		return nil
 	}
-	message := fmt.Sprintf("the answer has %d results for %d entries", results, entries)
-	return &failure{code: codes.Internal, message: message, applied: appliedUnknown}
+	message, never := fmt.Sprintf("the answer has %d results for %d entries", results, entries), time.Duration(-1)
+	return &failure{code: codes.Internal, message: message, applied: appliedUnknown, pushback: &never}
 }
 
 // readCallError reads the error of a claim that was part of another call.

@@ -12,6 +12,13 @@ import (
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
 
+func TestCallWithAWrongNumberOfResultsIsNotSentAgain(t *testing.T) {
+	// Its rows may have been added.
+	if err := checkCount(0, 1).error("Enqueue"); err.Temporary || err.Applied != appliedUnknown {
+		t.Errorf("%+v", err)
+	}
+}
+
 func TestPauseBeforeARetryDoesNotOutlastTheLease(t *testing.T) {
 	attempts := 0
 	send := func(context.Context, *pb.WakeRequest, ...grpc.CallOption) (*pb.WakeResponse, error) {

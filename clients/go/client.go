@@ -18,6 +18,7 @@ const clientTimeout = 60 * time.Second
 type Client struct {
 	transport *transport
 	caller    *caller
+	health    *connectionHealth
 }
 
 // NewClient makes a client. It connects with the first call. The address is as for NewWorker.
@@ -30,10 +31,11 @@ func NewClient(address string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	caller := &caller{token: o.token, onAttempt: func(*failure) {}, onRetry: func(r retry) {
+	health := newConnectionHealth(o, func(Event) {})
+	caller := &caller{token: o.token, onAttempt: health.note, onRetry: func(r retry) {
 		o.logger.Debug("retry", "rpc", r.rpc, "code", r.failure.code, "error", r.failure.message, "wait", r.wait)
 	}}
-	return &Client{transport, caller}, nil
+	return &Client{transport, caller, health}, nil
 }
 
 // Close closes the connection. Calls that run, and later ones, return a *CallError.
@@ -74,6 +76,7 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 		}
 		items = append(items, item)
 	}
+	defer c.health.beginCall()()
 	keys := make([]string, 0, len(rows))
 	for len(items) > 0 {
 		count, size := 0, 0
@@ -104,6 +107,7 @@ func (c *Client) Enqueue(ctx context.Context, queue string, rows []Row, options 
 
 // Wake lets waiting claims look for items now. Call it after rows were added by SQL.
 func (c *Client) Wake(ctx context.Context, queue string) error {
+	defer c.health.beginCall()()
 	_, err := call(ctx, c.caller, "Wake", c.transport.client.Wake, &pb.WakeRequest{Queue: queue}, clientCall(ctx))
 	return err
 }

@@ -187,6 +187,56 @@ func TestMiddlewareSurroundsTheHandler(t *testing.T) {
 	}
 }
 
+func TestLaterStopCancelsHandlers(t *testing.T) {
+	for name, hurry := range map[string]func(*leasebroker.Worker){
+		"RequestStop": func(worker *leasebroker.Worker) { worker.RequestStop(time.Hour) },
+		"Stop":        func(worker *leasebroker.Worker) { _ = worker.Stop(10 * time.Millisecond) },
+	} {
+		broker := startScripted(t)
+		cause := make(chan error, 1)
+		worker, events := broker.work(t, func(ctx context.Context, _ *item) (*result, error) {
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return nil, leasebroker.DeadLetter(errors.New("no"))
+		})
+		broker.fail = func(int, *pb.Failure) *pb.SettleResult {
+			return &pb.SettleResult{Outcome: pb.Outcome_OUTCOME_APPLIED}
+		}
+		events.wait(leasebroker.EventStarted, 1)
+		worker.RequestStop(time.Hour)
+		hurry(worker)
+		select {
+		case err := <-cause:
+			if !errors.Is(err, leasebroker.ErrShutdown) {
+				t.Errorf("%s: the cause is %v", name, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the handler still runs", name)
+		}
+	}
+}
+
+func TestRunKeepsTheGraceOfARequestedStop(t *testing.T) {
+	broker := startScripted(t)
+	broker.complete = applied
+	var worker *leasebroker.Worker
+	worker, err := leasebroker.NewWorker(broker.address, "work", func(ctx context.Context, _ *item) (*result, error) {
+		worker.RequestStop(time.Hour)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+			return nil, nil
+		}
+	}, leasebroker.Grace(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Run(t.Context()); err != nil || worker.Counters()[leasebroker.EventCompleted] != 1 {
+		t.Errorf("%v, %v", err, worker.Counters())
+	}
+}
+
 // countingListener counts the connections that it accepts.
 type countingListener struct {
 	net.Listener

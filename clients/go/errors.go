@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // The causes for which a handler is cancelled. context.Cause of the handler's context is or wraps one of them.
@@ -28,7 +29,8 @@ var (
 // ErrHandlersLeft is returned by Stop and Run if handlers did not return after they were cancelled.
 var ErrHandlersLeft = errors.New("handlers are still running")
 
-// CallError is the error of a call that was not, or no longer, sent again.
+// CallError is the error of a call that was not, or no longer, sent again. It wraps context.Canceled or context.DeadlineExceeded if the
+// context, or the time for the call, has ended.
 type CallError struct {
 	// RPC is the name of the method, such as "ClaimBatch".
 	RPC string
@@ -45,11 +47,18 @@ type CallError struct {
 	Applied string
 	// Temporary is true if the same call can succeed later: only the time for retries is over.
 	Temporary bool
+
+	cause error
 }
 
 func (e *CallError) Error() string {
 	return e.RPC + ": " + (&failure{code: e.Code, reason: e.Reason, message: e.Message}).text()
 }
+
+func (e *CallError) Unwrap() error { return e.cause }
+
+// GRPCStatus returns the code and the message, for status.Code and status.FromError.
+func (e *CallError) GRPCStatus() *status.Status { return status.New(e.Code, e.Message) }
 
 // afterRows makes the error of a call that of an Enqueue whose earlier calls have added rows.
 func afterRows(err error, rows int) error {
@@ -100,6 +109,8 @@ type decision interface {
 	error
 	// name is the name of the function that has made it.
 	name() string
+	// delay is the time until the item is ready again. Nil: the queue's.
+	delay() *time.Duration
 }
 
 type retryError struct {
@@ -111,16 +122,46 @@ func (e *retryError) Error() string { return textOf(e.err) }
 func (e *retryError) Unwrap() error { return e.err }
 func (e *retryError) name() string  { return "Retry" }
 
+func (e *retryError) delay() *time.Duration { return e.after }
+
 type deadLetterError struct{ err error }
 
 func (e *deadLetterError) Error() string { return textOf(e.err) }
 func (e *deadLetterError) Unwrap() error { return e.err }
 func (e *deadLetterError) name() string  { return "DeadLetter" }
 
+func (e *deadLetterError) delay() *time.Duration { return nil }
+
 type releaseError struct{ after *time.Duration }
 
 func (e *releaseError) Error() string { return "released" }
 func (e *releaseError) name() string  { return "Release" }
+
+func (e *releaseError) delay() *time.Duration { return e.after }
+
+// The errors that say how an item ends are these for errors.Is, for example in the test of a handler. If one wraps another, the outermost
+// one counts.
+var (
+	// ErrRetry is an error of Retry or RetryAfter.
+	ErrRetry = errors.New("retry")
+	// ErrDeadLetter is an error of DeadLetter.
+	ErrDeadLetter = errors.New("dead letter")
+	// ErrRelease is an error of Release or ReleaseAfter.
+	ErrRelease = errors.New("release")
+)
+
+func (e *retryError) Is(target error) bool      { return target == ErrRetry }
+func (e *deadLetterError) Is(target error) bool { return target == ErrDeadLetter }
+func (e *releaseError) Is(target error) bool    { return target == ErrRelease }
+
+// DelayOf returns the delay of the RetryAfter or ReleaseAfter that counts in an error. False: there is none.
+func DelayOf(err error) (time.Duration, bool) {
+	var decided decision
+	if errors.As(err, &decided) && decided.delay() != nil {
+		return *decided.delay(), true
+	}
+	return 0, false
+}
 
 // panicError is the panic of a handler.
 type panicError struct{ value any }
@@ -151,7 +192,8 @@ func (e BatchError) Error() string { return fmt.Sprintf("%d items failed", len(e
 // maxErrorLength is the number of characters of an error's text that the broker stores.
 const maxErrorLength = 1024
 
-// errorText returns the text that is stored on the row: the name of the error's type and its message.
+// errorText returns the text that is stored on the row: the name of the error's type and its message. The types of errors.New and
+// fmt.Errorf tell nothing.
 func errorText(err error) string {
 	name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
 	var decided decision
@@ -162,10 +204,14 @@ func errorText(err error) string {
 	case errors.As(err, &panicked):
 		name = "panic"
 	}
-	if message := err.Error(); message != "" {
-		return name + ": " + message
+	message := err.Error()
+	switch {
+	case message == "":
+		return name
+	case strings.HasPrefix(name, "errors."), strings.HasPrefix(name, "fmt."):
+		return message
 	}
-	return name
+	return name + ": " + message
 }
 
 // cutText makes a text valid UTF-8 of at most maxErrorLength characters.

@@ -1,5 +1,5 @@
-// The health of the calls to the broker: the events "connected" and "disconnected", the warnings while no call is answered,
-// and one half of Worker.Health.
+// The health of the calls to the broker: the events "connected" and "disconnected", the warnings of workers and clients while no call
+// is answered, and one half of Worker.Health.
 
 package leasebroker
 
@@ -30,8 +30,11 @@ type connectionHealth struct {
 	// failingSince is the time since which no call was answered. Zero: the last call was answered.
 	failingSince time.Time
 	cause        string
-	hasWarned    bool
-	timer        *time.Timer
+	// warnedAt is the time of the last warning of this outage. Zero: there was none.
+	warnedAt time.Time
+	timer    *time.Timer
+	// calls is the number of calls of a client that run. Without any it does not warn.
+	calls int
 }
 
 func newConnectionHealth(o *options, emit func(Event)) *connectionHealth {
@@ -55,10 +58,10 @@ func (h *connectionHealth) note(failure *failure) {
 	h.mu.Lock()
 	changed := answered != h.connected
 	h.connected = answered
-	failingFor, hasWarned := h.failingForLocked(), h.hasWarned
+	failingFor, hasWarned := h.failingForLocked(), !h.warnedAt.IsZero()
 	if answered {
 		h.stopTimer()
-		h.failingSince, h.hasWarned = time.Time{}, false
+		h.failingSince, h.warnedAt = time.Time{}, time.Time{}
 	} else {
 		h.begin(failure.text())
 	}
@@ -92,6 +95,23 @@ func (h *connectionHealth) close() {
 	h.stopTimer()
 }
 
+// beginCall notes a call of a client. Returns the function that notes its end.
+func (h *connectionHealth) beginCall() (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls++
+	if !h.failingSince.IsZero() && h.timer == nil {
+		h.warnAfter(max(h.firstWarning, time.Until(h.warnedAt.Add(h.nextWarning))))
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.calls--; h.calls == 0 {
+			h.stopTimer()
+		}
+	}
+}
+
 func (h *connectionHealth) failingForLocked() time.Duration {
 	if h.failingSince.IsZero() {
 		return 0
@@ -108,20 +128,21 @@ func (h *connectionHealth) begin(cause string) {
 }
 
 func (h *connectionHealth) warnAfter(wait time.Duration) {
-	since := h.failingSince
-	h.timer = time.AfterFunc(wait, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
 		h.mu.Lock()
 		// An answer may have come while this waited for the lock.
-		if h.timer == nil || h.failingSince != since {
+		if h.timer != timer {
 			h.mu.Unlock()
 			return
 		}
-		h.hasWarned = true
+		h.warnedAt = time.Now()
 		failingFor, cause := h.failingForLocked(), h.cause
 		h.warnAfter(h.nextWarning)
 		h.mu.Unlock()
 		h.logger.Warn("calls to the broker fail", "address", h.address, "for", failingFor.Round(time.Second), "cause", cause)
 	})
+	h.timer = timer
 }
 
 func (h *connectionHealth) stopTimer() {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -150,6 +151,42 @@ func TestBrokerThatAcceptsAndIsSilentIsWarnedAbout(t *testing.T) {
 	}
 }
 
+func TestClientWarnsWhileACallGetsNoAnswer(t *testing.T) {
+	address, closeListener := listen(t)
+	closeListener()
+	log := make(warnings, 1_000)
+	client, err := NewClient(address, Logger(slog.New(log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	client.health.firstWarning, client.health.nextWarning = 20*time.Millisecond, 20*time.Millisecond
+	wake := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if client.Wake(ctx, "work") == nil {
+			t.Error("Wake returns nil")
+		}
+	}
+	for range 2 {
+		wake()
+		expected := "WARN calls to the broker fail address=" + address + " for="
+		if text := log.next(t); !strings.HasPrefix(text, expected) || !strings.Contains(text, "connection refused") {
+			t.Error(text)
+		}
+		time.Sleep(50 * time.Millisecond) // A warning may have waited for the lock when the call ended.
+		for len(log) > 0 {
+			<-log
+		}
+		time.Sleep(100 * time.Millisecond)
+		log.expect(t) // No call runs.
+	}
+	client.health.note(nil)
+	if text := log.next(t); !strings.HasPrefix(text, "WARN broker answers again address="+address+" after=") {
+		t.Error(text)
+	}
+}
+
 func TestErrorWithAReasonIsAnAnswer(t *testing.T) {
 	log := make(warnings, 10)
 	health := &connectionHealth{emit: func(Event) {}, logger: slog.New(log), firstWarning: 20 * time.Millisecond, nextWarning: time.Minute}
@@ -161,6 +198,23 @@ func TestErrorWithAReasonIsAnAnswer(t *testing.T) {
 	health.note(&failure{code: codes.InvalidArgument, reason: "INVALID_FIELD"})
 	if text := log.next(t); !strings.HasPrefix(text, "WARN broker answers again") {
 		t.Error(text)
+	}
+}
+
+func TestWorkerThatHasLostItsLeasesKnowsTheirDuration(t *testing.T) {
+	worker, err := NewWorker("127.0.0.1:1", "work", nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, now := worker.state, time.Now()
+	state.handle = func(*run) {}
+	state.update(func() {
+		state.accept([]*pb.Lease{{LeaseId: "a", Item: &pb.Item{}, TimeLeft: durationpb.New(10 * time.Second)}}, 0, now, now)
+		state.lose(state.held["a"], "")
+	})
+	worker.health.failingSince = now.Add(-15 * time.Second)
+	if worker.Health() {
+		t.Error("the worker is healthy 15 s after an answer, with leases of 10 s")
 	}
 }
 

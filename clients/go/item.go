@@ -5,6 +5,7 @@ package leasebroker
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type Item struct {
 	ReadyTime time.Time
 	// Checkpoint is what an earlier lease of this item saved last. Nil: nothing, or the queue has no checkpoints.
 	Checkpoint []byte
-	// TraceParent is the W3C trace context of the lease. Make it the parent of your spans.
+	// TraceParent is the W3C trace context of the lease. Make it the parent of your spans if it is sampled.
 	TraceParent string
 
 	lease *heldLease
@@ -90,23 +91,23 @@ func (i *Item) column(name string) (any, error) {
 	return value, nil
 }
 
-// TimeLeft returns the time until the lease ends if no further heartbeat is answered.
+// TimeLeft returns the time until the lease ends if no further heartbeat is answered. The item of a test has the longest time.
 func (i *Item) TimeLeft() time.Duration {
-	return ofLease(i, func(lease *heldLease) time.Duration { return time.Until(lease.deadline) })
+	return ofLease(i, math.MaxInt64, func(lease *heldLease) time.Duration { return time.Until(lease.deadline) })
 }
 
-// IsHeld is false if the lease was lost. Handlers of batches ask it before each item.
+// IsHeld is false if the lease was lost. Handlers of batches ask it before each item. The item of a test is held.
 func (i *Item) IsHeld() bool {
-	return ofLease(i, func(lease *heldLease) bool { return lease.phase == phaseRunning })
+	return ofLease(i, true, func(lease *heldLease) bool { return lease.phase == phaseRunning })
 }
 
 // InDoubt is true if no heartbeat was answered for half of the lease.
 func (i *Item) InDoubt() bool {
-	return ofLease(i, func(lease *heldLease) bool { return lease.inDoubt })
+	return ofLease(i, false, func(lease *heldLease) bool { return lease.inDoubt })
 }
 
-// ofLease looks at the lease of an item. The item of a test has none, and gets the zero value.
-func ofLease[T any](item *Item, look func(*heldLease) T) (found T) {
+// ofLease looks at the lease of an item. The item of a test has none, and gets `found`.
+func ofLease[T any](item *Item, found T, look func(*heldLease) T) T {
 	if item.lease != nil {
 		item.lease.state.read(func() { found = look(item.lease) })
 	}
@@ -116,13 +117,11 @@ func ofLease[T any](item *Item, look func(*heldLease) T) (found T) {
 // SaveCheckpoint keeps bytes that say how far the work has come. The next heartbeat stores them on the row, or the call
 // that fails or releases the item. The next lease of the item has them as Checkpoint. Empty: removes the checkpoint.
 //
-// It returns an error if the bytes are more than the queue stores. The broker tells the queue's limit only by refusing a
-// checkpoint. A checkpoint that it refuses is dropped with a warning, and later ones of that size return an error.
-func (i *Item) SaveCheckpoint(checkpoint []byte) error {
-	if i.lease == nil {
-		return nil
+// If the queue has no checkpoints, or only shorter ones, the worker logs that and goes on without this one.
+func (i *Item) SaveCheckpoint(checkpoint []byte) {
+	if i.lease != nil {
+		i.lease.state.saveCheckpoint(i.lease, checkpoint)
 	}
-	return i.lease.state.saveCheckpoint(i.lease, checkpoint)
 }
 
 // FollowUp is a row that is added to a queue in the transaction that completes an item.

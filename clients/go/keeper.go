@@ -31,7 +31,7 @@ type keeper struct {
 type beat struct {
 	leases   []*heldLease
 	renewals []*pb.Renewal
-	// saved has the numbers of the checkpoints that the call carries.
+	// saved has the numbers of the checkpoints that are stored if the call is applied.
 	saved []int
 	size  int
 	// period is the time until the next ones, and the time of the attempt.
@@ -183,9 +183,11 @@ func (k *keeper) beats(now time.Time, wake *alarm) []*beat {
 		if period == 0 || lease.beatPeriod() < period {
 			period = lease.beatPeriod()
 		}
-		renewal := &pb.Renewal{LeaseId: lease.id}
+		renewal, saved := &pb.Renewal{LeaseId: lease.id}, lease.stored
 		if lease.saved != lease.stored {
-			renewal.Checkpoint = lease.checkpoint
+			if renewal.Checkpoint = state.sendable(lease); renewal.Checkpoint != nil {
+				saved = lease.saved
+			}
 		}
 		size := len(renewal.LeaseId) + len(renewal.Checkpoint) + 16
 		last := len(beats) - 1
@@ -196,7 +198,7 @@ func (k *keeper) beats(now time.Time, wake *alarm) []*beat {
 		call := beats[last]
 		call.leases = append(call.leases, lease)
 		call.renewals = append(call.renewals, renewal)
-		call.saved = append(call.saved, lease.saved)
+		call.saved = append(call.saved, saved)
 		call.size += size
 	}
 	if beats == nil {

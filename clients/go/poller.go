@@ -4,6 +4,7 @@ package leasebroker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -124,22 +125,25 @@ func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 	until := time.Now().Add(releaseTimeout)
 	_, err := call(ctx, p.caller, "ReleaseClaims", p.transport.client.ReleaseClaims, request,
 		callOptions{until: func() time.Time { return until }})
-	if err != nil {
-		if !forget {
-			return // It is sent again.
-		}
-		p.state.options.logger.Warn("items of abandoned claims may stay leased until they expire", "error", err)
-		return
+	var refused *CallError
+	isRefused := errors.As(err, &refused) && !refused.Temporary
+	if err != nil && (forget || isRefused) {
+		p.state.options.logger.Warn("items of abandoned claims may stay leased until they expire", "queue", p.state.options.queue, "error", err)
 	}
-	if forget {
+	if err == nil && forget || isRefused {
 		isReleased := func(id string) bool { return slices.Contains(ids, id) }
 		p.state.update(func() { p.state.abandoned = slices.DeleteFunc(p.state.abandoned, isReleased) })
 	}
 }
 
+// warnOfTooLarge logs the items that a claim has passed over. Each claim meets them again.
 func warnOfTooLarge(state *state, items []*pb.TooLargeItem) {
 	for _, item := range items {
-		state.options.logger.Warn("item is too large for the broker's message limit", "queue", state.options.queue,
-			"key", item.GetKey(), "bytes", item.GetSizeBytes())
+		isNew := false
+		state.update(func() { isNew = state.noteTooLarge(item.GetKey()) })
+		if isNew {
+			state.options.logger.Warn("item is too large for the broker's message limit", "queue", state.options.queue,
+				"key", item.GetKey(), "bytes", item.GetSizeBytes())
+		}
 	}
 }

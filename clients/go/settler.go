@@ -304,6 +304,7 @@ func (s *settler) noteRetry(group []*ending) {
 func (s *settler) noteNoAnswer(group []*ending, err error) {
 	for _, ending := range group {
 		s.state.emit(Event{Name: EventUnknown, Item: ending.lease.item, Error: err.Error()})
+		s.state.noteLoss(ending.lease, err.Error())
 		s.state.drop(ending.lease)
 	}
 }
@@ -325,12 +326,14 @@ func (s *settler) note(group []*ending, answer answer[settlement]) (locked []*en
 			event.Name, event.Error = appliedEvents[ending.rpc], ending.text
 		case pb.Outcome_OUTCOME_GONE:
 			// If the request was sent before, while the lease held, that one has removed the row.
-			event.Name = EventUnknown
-			if answer.attempts > 1 && answer.firstSentAt.Before(ending.lease.deadline) {
-				event.Name = EventCompleted
+			event.Name = EventCompleted
+			if answer.attempts == 1 || !answer.firstSentAt.Before(ending.lease.deadline) {
+				event.Name = EventUnknown
+				s.state.noteLoss(ending.lease, "the row is gone")
 			}
 		default:
 			event.Name = EventLost
+			s.state.noteLoss(ending.lease, "the broker had ended the lease")
 		}
 		s.state.emit(event)
 		s.state.drop(ending.lease)

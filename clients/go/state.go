@@ -3,6 +3,7 @@
 package leasebroker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,10 +20,16 @@ const (
 	causeShutdown  = "shutdown"
 )
 
-// maxCheckpointBytes is the most that a broker can be configured to store.
-const maxCheckpointBytes = 65_536
+const (
+	// maxCheckpointBytes is the most that a broker can be configured to store. A longer checkpoint could exceed the size of a call.
+	maxCheckpointBytes = 65_536
+	// checkpointPause is the time for which checkpoints as long as a refused one are left out. Then the queue's setting may be another.
+	checkpointPause = time.Minute
+	// maxTooLarge is the number of keys of items that were logged as too large.
+	maxTooLarge = 1000
+)
 
-// defaultLease stands for the duration of a lease while none was seen.
+// defaultLease stands for the duration of a lease before one was seen.
 const defaultLease = 30 * time.Second
 
 type state struct {
@@ -39,10 +46,14 @@ type state struct {
 	// effects are the events and actions that follow a change. `update` runs them in order, without the lock. `spare` is
 	// an empty list whose memory the next change uses.
 	effects, spare []effect
+	// losses are the items that another worker may process again. `unlock` logs those of a change together.
+	losses map[loss][]*Item
 	// slotsFree wakes the pollers, endingsReady the settler, clock the keeper, and changed the goroutine that stops.
 	slotsFree, endingsReady *sync.Cond
 	clock, changed          chan struct{}
 
+	// lastDuration is that of the last lease. While no call is answered for longer, the worker is not healthy.
+	lastDuration time.Duration
 	// reserved counts the slots for which a claim is not answered yet.
 	reserved  int
 	held      map[string]*heldLease
@@ -62,8 +73,21 @@ type state struct {
 	nextBeat time.Time
 	// abandoned has the request ids of claims whose answer will not be read. The broker may have leased items for them.
 	abandoned []string
-	// checkpointLimit is the largest checkpoint that may be stored. It shrinks when the broker refuses one.
-	checkpointLimit int
+	// tooLarge has the keys of items that were logged as too large.
+	tooLarge map[string]struct{}
+	// Checkpoints of refusedBytes or more are left out until refusedUntil, because the broker has refused one.
+	refusedBytes int
+	refusedUntil time.Time
+}
+
+// maxLoggedKeys is the number of keys in a line about items that were lost.
+const maxLoggedKeys = 10
+
+// loss is the way in which items were lost.
+type loss struct {
+	// processed is true if the handler had ended.
+	processed bool
+	reason    string
 }
 
 // effect is an action, or without one an event.
@@ -76,9 +100,10 @@ func newState(options *options, events *eventLog) *state {
 	s := &state{
 		options: options, events: events, base: context.Background(), now: time.Now,
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		held: map[string]*heldLease{}, runs: map[*run]struct{}{},
-		gathering:  gathering{slots: options.concurrency},
-		takesItems: true, checkpointLimit: maxCheckpointBytes,
+		held: map[string]*heldLease{}, runs: map[*run]struct{}{}, tooLarge: map[string]struct{}{},
+		gathering:    gathering{slots: options.concurrency},
+		takesItems:   true,
+		lastDuration: cmp.Or(options.lease, defaultLease),
 	}
 	s.slotsFree, s.endingsReady = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s
@@ -105,8 +130,10 @@ func (s *state) unlock() {
 		s.mu.Unlock()
 		return
 	}
-	s.effects, s.spare = s.spare, nil
+	losses := s.losses
+	s.effects, s.spare, s.losses = s.spare, nil, nil
 	s.mu.Unlock()
+	s.logLosses(losses)
 	for i := range effects {
 		if action := effects[i].action; action != nil {
 			action()
@@ -122,6 +149,33 @@ func (s *state) unlock() {
 
 func (s *state) emit(event Event) {
 	s.effects = append(s.effects, effect{event: event})
+}
+
+// noteLoss notes that another worker may process an item again. A loss comes with an event.
+func (s *state) noteLoss(lease *heldLease, reason string) {
+	_, runs := s.runs[lease.run]
+	if s.losses == nil {
+		s.losses = map[loss][]*Item{}
+	}
+	kind := loss{processed: lease.run != nil && !runs, reason: reason}
+	s.losses[kind] = append(s.losses[kind], lease.item)
+}
+
+// logLosses writes one line for the items that one call or one look at the clock has lost for the same reason.
+func (s *state) logLosses(losses map[loss][]*Item) {
+	for loss, items := range losses {
+		text := "lease lost: another worker may process the item"
+		if loss.processed {
+			text = "processed, but another worker may process it again"
+		}
+		var keys []string
+		var attempts []int
+		for _, item := range items[:min(len(items), maxLoggedKeys)] {
+			keys, attempts = append(keys, item.Key), append(attempts, item.Attempt)
+		}
+		s.options.logger.Warn(text, "queue", s.options.queue, "keys", keys, "attempts", attempts, "others", len(items)-len(keys),
+			"reason", loss.reason)
+	}
 }
 
 // reserveSlots takes the free slots for a claim. Returns 0 if the worker takes no items now.
@@ -175,7 +229,7 @@ func (s *state) accept(messages []*pb.Lease, slots int, sentAt, arrivedAt time.T
 		// A repeated response can have a lease that the worker holds already.
 		if s.held[message.GetLeaseId()] == nil {
 			lease := newHeldLease(s, message, sentAt, arrivedAt)
-			s.held[lease.id] = lease
+			s.held[lease.id], s.lastDuration = lease, lease.duration
 			s.emit(Event{Name: EventClaimed, Item: lease.item})
 			if !now.Before(lease.lostAt()) {
 				// The process was suspended since the response arrived.
@@ -247,7 +301,7 @@ func (s *state) settle(ending *ending) {
 	if ending.lease.phase == phaseRunning {
 		ending.lease.phase = phaseEnded
 		if ending.rpc != rpcComplete {
-			ending.checkpoint = ending.lease.checkpoint
+			ending.checkpoint = s.sendable(ending.lease)
 		}
 		s.endings = append(s.endings, ending)
 		s.endingsReady.Signal()
@@ -276,6 +330,7 @@ func (s *state) drop(lease *heldLease) {
 // lose drops a lease that was lost, and cancels its handler if it has no other lease.
 func (s *state) lose(lease *heldLease, reason string) {
 	s.emit(Event{Name: EventLost, Item: lease.item, Reason: reason})
+	s.noteLoss(lease, cmp.Or(reason, "the broker has ended the lease"))
 	s.drop(lease)
 	if _, running := s.runs[lease.run]; !running {
 		return
@@ -324,30 +379,53 @@ func (s *state) leaveHandlers() bool {
 	return len(s.runs) > 0
 }
 
-func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) error {
+func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(checkpoint) > s.checkpointLimit {
-		// A smaller checkpoint may be refused too: the broker tells only which ones it refuses.
-		const text = "the checkpoint has %d bytes; as far as the worker knows, the queue stores at most %d, perhaps fewer"
-		return fmt.Errorf(text, len(checkpoint), s.checkpointLimit)
-	}
 	// A later one could replace the last one of the handler, for its next attempt.
 	if lease.phase == phaseRunning {
 		lease.checkpoint = append([]byte{}, checkpoint...)
 		lease.saved++
 	}
-	return nil
 }
 
-// refuseCheckpoint lowers the limit below a checkpoint that the broker has refused, and forgets the one of the lease unless
-// that is a smaller one.
-func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
-	s.options.logger.Warn("checkpoint refused", "key", lease.item.Key, "bytes", bytes, "error", reason)
-	s.checkpointLimit = min(s.checkpointLimit, max(bytes-1, 0))
-	if len(lease.checkpoint) >= bytes {
-		lease.checkpoint, lease.stored = nil, lease.saved
+// sendable returns the checkpoint of a lease, or nil if it is left out of the calls that are sent now.
+func (s *state) sendable(lease *heldLease) []byte {
+	size := len(lease.checkpoint)
+	if size > maxCheckpointBytes {
+		s.refuseCheckpoint(lease, size, fmt.Sprintf("%d bytes; a queue stores at most %d", size, maxCheckpointBytes))
+		return nil
 	}
+	if s.isRefused(size) {
+		return nil
+	}
+	return lease.checkpoint
+}
+
+func (s *state) isRefused(bytes int) bool {
+	return bytes >= s.refusedBytes && s.now().Before(s.refusedUntil)
+}
+
+// refuseCheckpoint leaves a checkpoint that was refused, and others that are as long, out of the next calls.
+func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
+	if s.isRefused(bytes) {
+		return
+	}
+	s.refusedBytes, s.refusedUntil = bytes, s.now().Add(checkpointPause)
+	s.options.logger.Error("checkpoint is not stored, and none as long is sent for a minute", "queue", s.options.queue,
+		"key", lease.item.Key, "bytes", bytes, "error", reason)
+}
+
+// noteTooLarge returns false if the key of an item that is too large was noted before.
+func (s *state) noteTooLarge(key string) bool {
+	if _, known := s.tooLarge[key]; known {
+		return false
+	}
+	if len(s.tooLarge) == maxTooLarge {
+		clear(s.tooLarge)
+	}
+	s.tooLarge[key] = struct{}{}
+	return true
 }
 
 // notify wakes the goroutine that waits on a channel, now or when it next waits.
@@ -356,16 +434,4 @@ func notify(channel chan struct{}) {
 	case channel <- struct{}{}:
 	default:
 	}
-}
-
-// longestLease is the time without an answer after which the worker is not healthy.
-func (s *state) longestLease() time.Duration {
-	longest := s.options.lease
-	for _, lease := range s.held {
-		longest = max(longest, lease.duration)
-	}
-	if longest == 0 {
-		return defaultLease
-	}
-	return longest
 }

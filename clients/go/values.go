@@ -3,9 +3,11 @@
 package leasebroker
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"time"
 	"unicode/utf8"
@@ -20,8 +22,8 @@ import (
 // Row has the values of columns by name.
 //
 // A value that arrives is a bool, int64, float64, string, []byte, time.Time in UTC, Decimal, or nil for NULL. A value that
-// is sent can also be of any other integer type, or a float32. A value of a newer API, which this library does not know,
-// arrives as an error.
+// is sent can also be of another integer type, a float32, of a type with one of these as its base, such as json.RawMessage, or a
+// pointer to a value, or a driver.Valuer such as sql.NullString. A nil pointer is NULL. A value of a newer API, which this library does not know, arrives as an error.
 type Row map[string]any
 
 // longestDelay is the longest delay that the broker accepts.
@@ -64,22 +66,11 @@ func rowToProto(row Row) (map[string]*pb.ColumnValue, error) {
 }
 
 func valueToProto(value any) (*pb.ColumnValue, error) {
-	switch value := value.(type) {
-	case nil:
+	given := reflect.ValueOf(value)
+	if !given.IsValid() || given.Kind() == reflect.Pointer && given.IsNil() {
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_NullValue{NullValue: structpb.NullValue_NULL_VALUE}}, nil
-	case bool:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_BoolValue{BoolValue: value}}, nil
-	case string:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: value}}, checkText("the text", value)
-	case []byte:
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_BytesValue{BytesValue: value}}, nil
-	case float64:
-		if math.IsNaN(value) {
-			return nil, errors.New("NaN is not a number")
-		}
-		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: value}}, nil
-	case float32:
-		return valueToProto(float64(value))
+	}
+	switch value := value.(type) {
 	case time.Time:
 		if year := value.UTC().Year(); year < 1 || year > 9999 {
 			return nil, fmt.Errorf("the moment %v is outside the years 0001 to 9999", value)
@@ -90,29 +81,33 @@ func valueToProto(value any) (*pb.ColumnValue, error) {
 			return nil, fmt.Errorf("the decimal %q must be decimal digits such as -12.50", value)
 		}
 		return &pb.ColumnValue{Kind: &pb.ColumnValue_DecimalValue{DecimalValue: string(value)}}, nil
-	case uint64:
-		if value > math.MaxInt64 {
-			return nil, fmt.Errorf("%d is too large for a signed integer of 64 bits; pass a Decimal", value)
+	case driver.Valuer:
+		plain, err := value.Value()
+		if err != nil {
+			return nil, err
 		}
-		return integer(int64(value)), nil
-	case uint:
-		return valueToProto(uint64(value))
-	case int64:
-		return integer(value), nil
-	case int:
-		return integer(int64(value)), nil
-	case int32:
-		return integer(int64(value)), nil
-	case int16:
-		return integer(int64(value)), nil
-	case int8:
-		return integer(int64(value)), nil
-	case uint32:
-		return integer(int64(value)), nil
-	case uint16:
-		return integer(int64(value)), nil
-	case uint8:
-		return integer(int64(value)), nil
+		return valueToProto(plain)
+	}
+	switch {
+	case given.Kind() == reflect.Pointer:
+		return valueToProto(given.Elem().Interface())
+	case given.Kind() == reflect.Bool:
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_BoolValue{BoolValue: given.Bool()}}, nil
+	case given.Kind() == reflect.String:
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_StringValue{StringValue: given.String()}}, checkText("the text", given.String())
+	case given.Kind() == reflect.Slice && given.Type().Elem().Kind() == reflect.Uint8:
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_BytesValue{BytesValue: given.Bytes()}}, nil
+	case given.CanFloat():
+		if math.IsNaN(given.Float()) {
+			return nil, errors.New("NaN is not a number")
+		}
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_DoubleValue{DoubleValue: given.Float()}}, nil
+	case given.CanInt():
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_Int64Value{Int64Value: given.Int()}}, nil
+	case given.CanUint() && given.Uint() <= math.MaxInt64:
+		return &pb.ColumnValue{Kind: &pb.ColumnValue_Int64Value{Int64Value: int64(given.Uint())}}, nil
+	case given.CanUint():
+		return nil, fmt.Errorf("%d is too large for a signed integer of 64 bits; pass a Decimal", value)
 	default:
 		return nil, fmt.Errorf("%T is not a type of a column", value)
 	}
@@ -124,10 +119,6 @@ func checkText(name, text string) error {
 		return nil
 	}
 	return fmt.Errorf("%s is not valid UTF-8", name)
-}
-
-func integer(value int64) *pb.ColumnValue {
-	return &pb.ColumnValue{Kind: &pb.ColumnValue_Int64Value{Int64Value: value}}
 }
 
 func rowFromProto(values map[string]*pb.ColumnValue) Row {

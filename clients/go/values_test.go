@@ -2,9 +2,12 @@ package leasebroker
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -34,6 +37,27 @@ func TestValueThatNoColumnHoldsIsAnError(t *testing.T) {
 	for _, value := range values {
 		if _, err := rowToProto(Row{"c": value}); err == nil || !strings.Contains(err.Error(), `column "c"`) {
 			t.Errorf("%#v: %v", value, err)
+		}
+	}
+}
+
+func TestValueOfANamedTypeIsThatOfItsBase(t *testing.T) {
+	type (
+		status  string
+		number  int16
+		counter uint8
+		rate    float32
+		flag    bool
+	)
+	text, instant := "ż", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct{ value, want any }{
+		{status("new"), "new"}, {number(-7), int64(-7)}, {counter(7), int64(7)}, {rate(1.5), 1.5}, {flag(true), true},
+		{json.RawMessage("{}"), []byte("{}")}, {uint8(200), int64(200)}, {&text, "ż"}, {&instant, instant}, {(*string)(nil), nil},
+		{(*time.Time)(nil), nil}, {sql.NullString{}, nil}, {sql.NullInt64{Int64: 7, Valid: true}, int64(7)}, {(*sql.NullString)(nil), nil},
+	} {
+		message, err := valueToProto(test.value)
+		if back := valueFromProto("c", message); err != nil || !reflect.DeepEqual(back, test.want) {
+			t.Errorf("%#v is sent as %#v, %v", test.value, back, err)
 		}
 	}
 }
@@ -86,7 +110,12 @@ func TestErrorTexts(t *testing.T) {
 		err  error
 		text string
 	}{
-		{errors.New("bad"), "errors.errorString: bad"},
+		{errors.New("bad"), "bad"},
+		{errors.New(""), "errors.errorString"},
+		{errors.Join(errors.New("bad"), errors.New("worse")), "bad\nworse"},
+		{fmt.Errorf("ship: %w", errors.New("bad")), "ship: bad"},
+		{fmt.Errorf("ship: %w", silent{}), "ship: "},
+		{&os.PathError{Op: "open", Path: "a", Err: os.ErrNotExist}, "fs.PathError: open a: file does not exist"},
 		{Retry(errors.New("why")), "Retry: why"},
 		{fmt.Errorf("ship: %w", DeadLetter(errors.New("why"))), "DeadLetter: ship: why"},
 		{Retry(nil), "Retry"},
@@ -100,6 +129,40 @@ func TestErrorTexts(t *testing.T) {
 	}
 	if text := cutText(strings.Repeat("ż", 2000) + "\xff"); len([]rune(text)) != maxErrorLength {
 		t.Errorf("%d characters", len([]rune(text)))
+	}
+}
+
+func TestErrorTellsATestHowTheItemEnds(t *testing.T) {
+	kinds := []error{ErrRetry, ErrDeadLetter, ErrRelease}
+	for _, test := range []struct {
+		err     error
+		kind    error
+		delay   time.Duration
+		delayed bool
+	}{
+		{Retry(errors.New("why")), ErrRetry, 0, false},
+		{fmt.Errorf("ship: %w", RetryAfter(errors.New("why"), time.Minute)), ErrRetry, time.Minute, true},
+		{DeadLetter(errors.New("why")), ErrDeadLetter, 0, false},
+		{Release(), ErrRelease, 0, false},
+		{ReleaseAfter(time.Hour), ErrRelease, time.Hour, true},
+		{errors.New("why"), nil, 0, false},
+	} {
+		for _, kind := range kinds {
+			if errors.Is(test.err, kind) != (kind == test.kind) {
+				t.Errorf("%v is %v: %v", test.err, kind, kind != test.kind)
+			}
+		}
+		if delay, delayed := DelayOf(test.err); delay != test.delay || delayed != test.delayed {
+			t.Errorf("%v has the delay %v, %v", test.err, delay, delayed)
+		}
+	}
+}
+
+func TestItemOfATestIsHeld(t *testing.T) {
+	item := &Item{Key: "7"}
+	item.SaveCheckpoint([]byte("page 7"))
+	if !item.IsHeld() || item.InDoubt() || item.TimeLeft() < time.Hour {
+		t.Errorf("%v, %v, %v", item.IsHeld(), item.InDoubt(), item.TimeLeft())
 	}
 }
 

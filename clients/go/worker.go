@@ -126,14 +126,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-signals:
 	case <-w.stopping:
 	}
+	w.beginStop(w.options.grace)
 	go func() {
 		select {
 		case <-signals:
-			w.hurryOnce.Do(func() { close(w.hurry) })
+			w.hurryUp()
 		case <-w.stopped:
 		}
 	}()
-	return w.Stop(w.options.grace)
+	return w.waitUntilStopped()
 }
 
 // Start starts the worker and returns. For programs that handle signals themselves. It does nothing if the worker was
@@ -168,22 +169,29 @@ func (w *Worker) Start() error {
 }
 
 // Stop stops in order: it claims no more items, lets handlers end within the grace, cancels the others, and settles all.
-// It returns what Run returns. Later calls wait for the first one. Do not call it in a handler, because it waits for the handler:
-// RequestStop is for that.
+// It returns what Run returns. If the worker stops already, handlers are cancelled when the grace of this call or of the first one
+// ends. Do not call it in a handler, because it waits for the handler: RequestStop is for that.
 func (w *Worker) Stop(grace time.Duration) error {
-	w.RequestStop(grace)
-	<-w.stopped
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
+	if !w.beginStop(grace) {
+		defer time.AfterFunc(grace, w.hurryUp).Stop()
+	}
+	return w.waitUntilStopped()
 }
 
 // RequestStop begins to stop as Stop does, and returns immediately. It is for handlers and observers, for which Stop would wait. Run
-// waits for the end, and so does a later Stop.
+// waits for the end, and so does a later Stop. If the worker stops already, handlers are cancelled immediately.
 func (w *Worker) RequestStop(grace time.Duration) {
+	if !w.beginStop(grace) {
+		w.hurryUp()
+	}
+}
+
+// beginStop returns false if the worker stops already.
+func (w *Worker) beginStop(grace time.Duration) (isFirst bool) {
 	// The time for cancelled handlers and settlements is added to it.
 	grace = min(max(grace, 0), math.MaxInt64-cancelGrace-settleGrace)
 	w.stopInOrder.Do(func() {
+		isFirst = true
 		w.markStopping()
 		go func() {
 			defer close(w.stopped)
@@ -192,9 +200,20 @@ func (w *Worker) RequestStop(grace time.Duration) {
 			}
 		}()
 	})
+	return isFirst
 }
 
-// Done is closed when the broker has refused the worker, or Stop or RequestStop was called.
+func (w *Worker) waitUntilStopped() error {
+	<-w.stopped
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+func (w *Worker) hurryUp() { w.hurryOnce.Do(func() { close(w.hurry) }) }
+
+// Done is closed when the worker is to stop: Stop or RequestStop was called, or the broker has refused the worker. Call Stop then. It
+// waits for the handlers, closes the connections and returns the error.
 func (w *Worker) Done() <-chan struct{} { return w.stopping }
 
 // Health is false if no call was answered for the time of a lease, if too many handlers are stuck, or if the broker has
@@ -204,7 +223,7 @@ func (w *Worker) Health() bool {
 	refused := w.err != nil
 	w.mu.Unlock()
 	w.state.mu.Lock()
-	lease := w.state.longestLease()
+	lease := w.state.lastDuration
 	stuck := w.state.stuck > w.options.maxStuck
 	w.state.mu.Unlock()
 	return !refused && !stuck && w.health.failingFor() <= lease

@@ -3,6 +3,7 @@ package leasebroker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -23,7 +24,7 @@ func TestErrorSaysHowTheItemEnds(t *testing.T) {
 		state string
 		text  string
 	}{
-		"plain":       {errors.New("bad"), "delayed", "errors.errorString: bad"},
+		"plain":       {errors.New("bad"), "delayed", "bad"},
 		"retry":       {leasebroker.RetryAfter(errors.New("no paper"), time.Minute), "delayed", "Retry: no paper"},
 		"dead letter": {leasebroker.DeadLetter(errors.New("no customer")), "dead", "DeadLetter: no customer"},
 		"release":     {leasebroker.ReleaseAfter(time.Minute), "delayed", ""},
@@ -398,9 +399,7 @@ func TestHeartbeatStoresTheCheckpoint(t *testing.T) {
 			checkpoints <- string(item.Checkpoint)
 			return nil, nil
 		}
-		if err := item.SaveCheckpoint([]byte("page 7")); err != nil {
-			return nil, err
-		}
+		item.SaveCheckpoint([]byte("page 7"))
 		<-stored
 		if err := b.cancel(item.Key, "moved"); err != nil {
 			return nil, err
@@ -420,24 +419,31 @@ func TestRefusedCheckpointLosesNoLease(t *testing.T) {
 	b := newBroker(t)
 	b.enqueue("work", payloads(2)...)
 	_, events := b.work(func(_ context.Context, item *item) (*result, error) {
-		if err := item.SaveCheckpoint(make([]byte, 70_000)); err == nil {
-			return nil, leasebroker.DeadLetter(errors.New("a checkpoint larger than any queue stores was accepted"))
-		}
-		if number, _ := item.Int64("amount"); number == 1 {
-			// The queue stores 4,096 bytes.
-			if err := item.SaveCheckpoint(make([]byte, 5_000)); err != nil {
-				return nil, leasebroker.DeadLetter(err)
-			}
-		}
+		number, _ := item.Int64("amount")
+		item.SaveCheckpoint(make([]byte, []int{5_000, 70_000}[number])) // The queue stores 4,096 bytes.
 		time.Sleep(shortLease + time.Second)
-		if err := item.SaveCheckpoint(make([]byte, 5_000)); err == nil {
-			return nil, leasebroker.DeadLetter(errors.New("the library has not learned the limit"))
-		}
 		return nil, nil
 	}, leasebroker.Concurrency(2), leasebroker.Lease(shortLease))
 	events.wait(leasebroker.EventCompleted, 2)
 	if events.counts[leasebroker.EventLost] != 0 {
 		t.Errorf("the events are %v", events.counts)
+	}
+}
+
+func TestQueueWithoutCheckpointsCompletesItsItems(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.enqueue("next", leasebroker.Row{"number": 1}, leasebroker.Row{"number": 2})
+	var log lockedBuffer
+	_, events := b.workOn("next", func(_ context.Context, item *item) (*result, error) {
+		item.SaveCheckpoint([]byte("page 7"))
+		time.Sleep(shortLease)
+		return nil, nil
+	}, leasebroker.Lease(shortLease), leasebroker.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	events.wait(leasebroker.EventCompleted, 2)
+	if text := log.text(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, `queue=next key=`) ||
+		!strings.Contains(text, `has no checkpoints`) {
+		t.Errorf("the log is %s", text)
 	}
 }
 
