@@ -215,12 +215,6 @@ def test_on_cancel_that_raises_is_logged(error: type[BaseException], caplog: pyt
     assert caplog.text.count("on_cancel has raised an error") == 1
 
 
-def test_error_of_a_large_checkpoint_has_no_false_limit() -> None:
-    text = "has 65537 bytes; the queue refuses more than 65536, and its limit may be lower"
-    with pytest.raises(ValueError, match=text):
-        Context().checkpoint(b"x" * 65_537)
-
-
 def test_fatal_error_ends_wait_and_stops_the_worker(server: ScriptedServer) -> None:
     server.answer("ClaimBatch", error(grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", -1))
     worker = Worker(server.address, "work", lambda _: None)

@@ -60,9 +60,9 @@ class Journal:
         return Counter(event.name for event in self.events)
 
 
-def enqueue(broker: Broker, rows: Sequence[Row]) -> None:
+def enqueue(broker: Broker, rows: Sequence[Row], queue: str = "work") -> None:
     with Client(broker.address) as client:
-        client.enqueue("work", rows)
+        client.enqueue(queue, rows)
 
 
 def states(broker: Broker) -> Counter[object]:
@@ -73,11 +73,15 @@ READY, LEASED, DELAYED, COMPLETED, DEAD = range(5)
 
 
 def work(
-    broker: Broker, handler: Callable[..., Any], until: Callable[[Counter[str]], bool], **options: object
+    broker: Broker,
+    handler: Callable[..., Any],
+    until: Callable[[Counter[str]], bool],
+    queue: str = "work",
+    **options: object,
 ) -> Journal:
     """Runs a worker until its events meet a condition, and stops it."""
     journal = Journal()
-    worker = Worker(broker.address, "work", handler, on_event=journal, **options)  # type: ignore[arg-type]
+    worker = Worker(broker.address, queue, handler, on_event=journal, **options)  # type: ignore[arg-type]
     worker.start()
     try:
         journal.wait_for(until)
@@ -272,13 +276,30 @@ def test_checkpoint_over_the_limit_of_the_queue_costs_no_lease(broker: Broker) -
             return
         context.checkpoint(b"x" * 200)
         time.sleep(SHORT_LEASE + 1)
-        with pytest.raises(ValueError, match="200 bytes"):
-            context.checkpoint(b"x" * 200)
+        context.checkpoint(b"x" * 200)
         raise Retry(after=0)
 
     journal = work(broker, handler, lambda counts: counts["completed"] == 2, concurrency=2, lease=SHORT_LEASE)
     assert journal.counts()["lost"] == 0
     assert broker.rows("SELECT lease_state, lease_fence FROM work") == [(COMPLETED, 2)] * 2
+
+
+def test_items_with_checkpoints_in_a_queue_without_them_are_completed(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    enqueue(broker, [{"number": number} for number in range(3)], "next")
+    refused = threading.Event()
+
+    def handler(item: Item, context: Context) -> None:
+        context.checkpoint(b"half")
+        if not refused.is_set():
+            wait_until(lambda: 'queue "next" has no checkpoints' in caplog.text)
+            refused.set()
+        context.checkpoint(b"most")
+
+    journal = work(broker, handler, lambda counts: counts["completed"] == 3, queue="next", lease=SHORT_LEASE)
+    assert journal.counts()["failed"] == 0
+    assert caplog.text.count("is not stored") == 1
 
 
 def test_failure_with_a_checkpoint_over_the_limit_is_recorded(broker: Broker) -> None:

@@ -81,15 +81,6 @@ class HeldLease:
         return self.phase != SETTLING and self.phase != ENDED
 
 
-class Shared:
-    """The parts of a worker that all its contexts use."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self.logger = logger
-        self.max_checkpoint = 65_536
-        """A size in bytes. The queue refuses larger checkpoints. Its own limit may be lower."""
-
-
 _NEVER = float("inf")
 
 # One for all contexts: it is held for moments only, and a lock for each handler costs more.
@@ -109,13 +100,13 @@ class Context:
         "_fail_at",
         "_is_stuck",
         "_leases",
+        "_logger",
         "_on_cancel",
-        "_shared",
         "_started_at",
         "_task",
     )
 
-    def __init__(self, leases: Sequence[HeldLease] = (), shared: Shared | None = None) -> None:
+    def __init__(self, leases: Sequence[HeldLease] = (), logger: logging.Logger | None = None) -> None:
         """Without arguments: a context for the test of a handler."""
         self._cause: Cause | None = None
         self._event: threading.Event | None = None
@@ -126,12 +117,12 @@ class Context:
         self._started_at = 0.0
         self._cancelled_at = self._fail_at = _NEVER
         self._leases = leases
-        self._shared = shared or Shared(logging.getLogger("lease_broker"))
+        self._logger = logger or logging.getLogger("lease_broker")
 
     @property
     def logger(self) -> logging.Logger:
         """The worker's log."""
-        return self._shared.logger
+        return self._logger
 
     @property
     def cancelled(self) -> threading.Event:
@@ -171,15 +162,9 @@ class Context:
         """Stores how far the work has come. The next attempt finds it in `Item.checkpoint`.
 
         The next heartbeat carries it, and so does the call that fails or releases the item. In a batch `item` names the
-        item; without it the checkpoint is stored for all of them. Raises `ValueError` if the worker knows that the
-        queue refuses its size.
+        item; without it the checkpoint is stored for all of them. If the queue has no checkpoints, or only shorter
+        ones, the worker logs that and leaves the checkpoint out.
         """
-        limit = self._shared.max_checkpoint
-        if len(data) > limit:
-            text = (
-                f"the checkpoint has {len(data)} bytes; the queue refuses more than {limit}, and its limit may be lower"
-            )
-            raise ValueError(text)
         for lease in self._leases:
             # After the handler, it could replace the last one, for the next attempt.
             if (item is None or lease.item is item) and lease.phase in (WAITING, RUNNING):

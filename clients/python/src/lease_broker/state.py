@@ -17,7 +17,7 @@ from lease_broker.endings import Ending
 from lease_broker.errors import Cause
 from lease_broker.events import Events
 from lease_broker.gathering import Gathering
-from lease_broker.leases import DONE, ENDED, RESENDING, RUNNING, SETTLING, WAITING, Context, HeldLease, Shared
+from lease_broker.leases import DONE, ENDED, RESENDING, RUNNING, SETTLING, WAITING, Context, HeldLease
 from lease_broker.options import Options
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ MAX_BYTES = 3 * 1024 * 1024
 _PLAIN_SIZE = 8
 # Seconds after which the item of a handler that was cancelled for its time limit is failed.
 _TIME_LIMIT_GRACE = 5.0
+# The largest limit that a queue can have, in bytes. The broker's limit of a call is not much higher.
+_MAX_CHECKPOINT = 65_536
+# Seconds for which checkpoints as long as a refused one are left out.
+_CHECKPOINT_PAUSE = 60.0
 _NEVER = float("inf")
 _DURATION = operator.attrgetter("duration")
 
@@ -42,7 +46,6 @@ class State:
         self.options = options
         self.events = events
         self.now = clock
-        self.shared = Shared(options.logger)
         self.lock = threading.RLock()
         self.slots_free = threading.Condition(self.lock)
         """The poller waits for it: a slot may be free."""
@@ -76,6 +79,8 @@ class State:
         """The ids of claims without an answer. The broker may have leased items for them."""
         self.claim_at = 0.0
         """The moment before which nothing is claimed, because a claim has failed."""
+        self._refused_size, self._refused_until = 0, 0.0
+        """Checkpoints of this length in bytes or longer are left out until this moment, because one was refused."""
         self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
         self.watch_runner: Callable[[], None] = lambda: None
@@ -115,7 +120,7 @@ class State:
 
         If the worker stops, releases the leases.
         """
-        size, now, held, shared = self.options.slot_size, self.now(), self.held, self.shared
+        size, now, held, logger = self.options.slot_size, self.now(), self.held, self.options.logger
         # A repeated answer can bring a lease that the worker has already.
         leases = [
             HeldLease(lease_id, message, sent_at, now)
@@ -125,7 +130,7 @@ class State:
         runs = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
-            run = Context(group, shared)
+            run = Context(group, logger)
             for lease in group:
                 lease.run = run
                 held[lease.id] = lease
@@ -194,6 +199,8 @@ class State:
                 self.lose(lease, self.ended_reason)
                 return
             lease.phase = DONE
+            if ending.rpc != "Complete" and self.sendable(lease, ending.message.checkpoint) is None:
+                ending.message.ClearField("checkpoint")
             self.endings.append(ending)
             if self.settler_waits:
                 self.wake_settler()
@@ -356,8 +363,8 @@ class State:
             return
         delay = "retry_delay" if ending.rpc == "Fail" else "delay"
         if message.HasField("checkpoint") and refusal.field != delay:
+            # `settle` leaves it out.
             self.refuse_checkpoint(lease, message.checkpoint, refusal.message)
-            message.ClearField("checkpoint")
         elif message.HasField(delay):
             message.ClearField(delay)
         else:
@@ -365,12 +372,26 @@ class State:
             return
         self.settle(ending, self.now())
 
+    def sendable(self, lease: HeldLease, checkpoint: bytes | None) -> bytes | None:
+        """Returns a checkpoint, or None if it is left out of the calls that are sent now."""
+        if checkpoint is not None and len(checkpoint) > _MAX_CHECKPOINT:
+            self.refuse_checkpoint(lease, checkpoint, f"a queue stores at most {_MAX_CHECKPOINT} bytes")
+            return None
+        return None if checkpoint is None or self._is_refused(len(checkpoint)) else checkpoint
+
+    def _is_refused(self, size: int) -> bool:
+        return size >= self._refused_size and self.now() < self._refused_until
+
     def refuse_checkpoint(self, lease: HeldLease, checkpoint: bytes, problem: str) -> None:
-        """Forgets a checkpoint that the broker has refused. Later ones of its size are refused by the context."""
-        self.shared.max_checkpoint = min(self.shared.max_checkpoint, max(len(checkpoint) - 1, 0))
-        if lease.new_checkpoint == checkpoint:
-            lease.new_checkpoint = None
-        self.options.logger.error("the checkpoint of item %s was not stored: %s", lease.item.key, problem)
+        """Leaves a checkpoint that the broker has refused, and longer ones, out of the next calls, and logs why.
+
+        It is sent again later, because the configuration of the queue can change.
+        """
+        size = len(checkpoint)
+        if not self._is_refused(size):
+            self._refused_size, self._refused_until = size, self.now() + _CHECKPOINT_PAUSE
+            text = "queue %s: the checkpoint of item %s is not stored, nor are others of %d bytes or more for %d s: %s"
+            self.options.logger.error(text, self.options.queue, lease.item.key, size, _CHECKPOINT_PAUSE, problem)
 
     def release_waiting(self) -> None:
         """Releases the leases whose handlers have not begun."""
