@@ -93,7 +93,7 @@ type RetryObserver = Arc<dyn Fn(RetriedCall, &Failure) + Send + Sync>;
 /// Sends requests on the connections of one thread.
 #[derive(Clone)]
 pub(super) struct Caller {
-    pub(super) transport: Arc<Transport>,
+    pub(super) transport: Transport,
     pub(super) token: Option<Token>,
     /// Receives the result of each attempt. `None`: it was answered.
     pub(super) on_attempt: AttemptObserver,

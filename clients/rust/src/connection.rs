@@ -21,7 +21,7 @@ pub struct Connection {
 
 /// A connection, and the thread that uses it.
 pub(super) struct Link {
-    pub(super) transport: Arc<Transport>,
+    pub(super) transport: Transport,
     runtime: Handle,
     /// Ends the thread.
     _stop: DropGuard,
@@ -48,7 +48,7 @@ impl Link {
         let runtime = runtime.map_err(|error| internal("an async runtime", &error))?;
         let stop = CancellationToken::new();
         let link = Self {
-            transport: Arc::new(Transport::new(addresses)),
+            transport: Transport::new(addresses),
             runtime: runtime.handle().clone(),
             _stop: stop.clone().drop_guard(),
         };

@@ -495,7 +495,7 @@ fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller 
     Poller {
         state,
         caller: Caller {
-            transport: Arc::new(Transport::new(addresses)),
+            transport: Transport::new(addresses),
             token: None,
             on_attempt: Arc::new(|_| {}),
             on_retry: Arc::new(|_, _| {}),

@@ -89,7 +89,7 @@ impl Client {
             tracing::debug!(rpc, ?wait, code = ?retry.code, error = failure.message, "retry");
         };
         let caller = Caller {
-            transport: Arc::new(transport),
+            transport,
             token,
             on_attempt: Arc::new(|_| ()),
             on_retry: Arc::new(log_retry),

@@ -48,15 +48,6 @@ where
     })
 }
 
-/// Makes a handler of batches a [`Handler`].
-pub(super) fn of_batch<F, R>(handler: F) -> Handler
-where
-    F: Fn(Vec<Item>, Context) -> R + Send + Sync + 'static,
-    R: Future<Output = Outcome> + Send + 'static,
-{
-    Box::new(move |items, context| Box::pin(handler(items, context)))
-}
-
 /// Returns the function that runs the handler for each run, in a task of its own, and passes the endings of its items to the state.
 pub(super) fn start_on(runtime: Handle, handler: Next) -> StartHandlers {
     Box::new(move |state, starts| {

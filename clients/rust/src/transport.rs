@@ -143,9 +143,8 @@ fn resolve(name: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
 }
 
 /// The connections of one thread. They belong to the runtime that makes the first call.
-pub(super) struct Transport {
-    state: Arc<Mutex<Brokers>>,
-}
+#[derive(Clone)]
+pub(super) struct Transport(Arc<Mutex<Brokers>>);
 
 /// A resolution of the name that runs. It goes on when the attempts that wait for it have ended.
 type Resolution = Shared<BoxFuture<'static, Result<(), String>>>;
@@ -181,7 +180,7 @@ pub(super) struct Route {
 
 impl Transport {
     pub(super) fn new(addresses: Addresses) -> Self {
-        let state = Mutex::new(Brokers {
+        Self(Arc::new(Mutex::new(Brokers {
             addresses,
             resolver: resolve,
             read_at: Instant::now(),
@@ -189,13 +188,11 @@ impl Transport {
             next: 0,
             resolved_at: None,
             resolution: None,
-        });
-        let state = Arc::new(state);
-        Self { state }
+        })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Brokers> {
-        lock(&self.state)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the connection for the next attempt. Waits only for the first resolution of a name.
@@ -280,7 +277,7 @@ impl Transport {
         let is_up = brokers.all.iter().all(|broker| broker.down_until.is_none());
         let is_needed = brokers.all.is_empty() || !(is_fresh || is_up);
         if is_needed && brokers.resolution.is_none() {
-            let resolution = resolve_in(self.state.clone(), name, brokers.resolver);
+            let resolution = self.clone().resolve_now(name, brokers.resolver);
             let resolution = tokio::spawn(resolution)
                 .map(|ended| ended.unwrap_or_else(|error| Err(error.to_string())));
             brokers.resolution = Some(resolution.boxed().shared());
@@ -288,35 +285,27 @@ impl Transport {
         let resolution = brokers.resolution.clone();
         resolution.filter(|_| brokers.all.is_empty())
     }
-}
 
-fn lock(brokers: &Mutex<Brokers>) -> MutexGuard<'_, Brokers> {
-    brokers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Resolves the name of the brokers. Keeps the old addresses if that fails: they may work again.
-///
-/// # Errors
-/// There are no old addresses.
-async fn resolve_in(
-    brokers: Arc<Mutex<Brokers>>,
-    name: String,
-    resolver: Resolver,
-) -> Result<(), String> {
-    let found = resolver(name.clone()).await;
-    let mut brokers = lock(&brokers);
-    brokers.resolved_at = Some(Instant::now());
-    brokers.resolution = None;
-    match found {
-        Ok(found) => {
-            let mut authorities: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
-            authorities.sort_unstable();
-            authorities.dedup();
-            brokers.set(authorities);
-            Ok(())
+    /// Resolves the name of the brokers. Keeps the old addresses if that fails: they may work again.
+    ///
+    /// # Errors
+    /// There are no old addresses.
+    async fn resolve_now(self, name: String, resolver: Resolver) -> Result<(), String> {
+        let found = resolver(name.clone()).await;
+        let mut brokers = self.lock();
+        brokers.resolved_at = Some(Instant::now());
+        brokers.resolution = None;
+        match found {
+            Ok(found) => {
+                let mut authorities: Vec<_> = found.iter().map(SocketAddr::to_string).collect();
+                authorities.sort_unstable();
+                authorities.dedup();
+                brokers.set(authorities);
+                Ok(())
+            }
+            Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
+            Err(_) => Ok(()),
         }
-        Err(error) if brokers.all.is_empty() => Err(format!("{name}: {error}")),
-        Err(_) => Ok(()),
     }
 }
 
@@ -484,13 +473,13 @@ mod tests {
     }
 
     /// Returns connections to a name, and the sender of the name's addresses.
-    fn to_a_name() -> (Arc<Transport>, oneshot::Sender<Vec<SocketAddr>>) {
+    fn to_a_name() -> (Transport, oneshot::Sender<Vec<SocketAddr>>) {
         let (send, answer) = oneshot::channel();
         ANSWER.set(Some(answer));
         let addresses = Addresses::parse("dns:///localhost:1", Credentials::plaintext());
         let transport = Transport::new(addresses.expect("a name"));
         transport.lock().resolver = resolve_once;
-        (Arc::new(transport), send)
+        (transport, send)
     }
 
     fn two_addresses() -> Vec<SocketAddr> {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle as RuntimeHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -121,7 +122,9 @@ impl Worker {
         R: Future<Output = Result<BatchDone, HandlerError>> + Send + 'static,
     {
         self.options.batch = batch;
-        start(self.options, runners::of_batch(handler))
+        let handler =
+            move |items, context| -> BoxFuture<'static, _> { Box::pin(handler(items, context)) };
+        start(self.options, Box::new(handler))
     }
 }
 
