@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import itertools
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 from scripted import ScriptedServer, error, ok
-from test_settler import complete, extend, fail, lease
+from test_settler import claims, complete, extend, fail, lease
 
 from lease_broker import (
     AsyncClient,
@@ -31,10 +32,7 @@ from lease_broker import (
     v1,
 )
 from lease_broker.calls import Caller
-from lease_broker.events import Events
 from lease_broker.handlers import Returned, wrap
-from lease_broker.options import Options
-from lease_broker.state import State
 
 
 def release(request: v1.ReleaseRequest, _context: Any) -> v1.ReleaseResponse:
@@ -149,24 +147,6 @@ def test_handler_that_hangs_is_replaced_when_another_one_ends(server: ScriptedSe
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("observer", "count"), [(print, 1), (None, 0)])
-def test_stacks_are_taken_once_for_all_stuck_handlers(
-    monkeypatch: pytest.MonkeyPatch, observer: Callable[[Event], None] | None, count: int
-) -> None:
-    taken: list[None] = []
-    monkeypatch.setattr("lease_broker.state.stacks", lambda: taken.append(None))
-    options = Options("work", concurrency=2, batch=3, time_limit=1, stuck_after=1)
-    state = State(options, Events("work", observer, options.logger), lambda: 1.0)
-    with state.lock:
-        state.accept([lease(key) for key in "123456"], state.reserve_slots(), 1.0)
-        for run in state.runs:
-            state.begin((run,))
-            run._cancel("time_limit", 1.0)
-        state.watch(2.0)
-    assert (state.stuck, len(taken)) == (2, count)
-    assert state.events.counters()["stuck"] == 6
-
-
 def test_observer_that_blocks_does_not_stop_the_worker(server: ScriptedServer) -> None:
     leases(server, "1")
     released = threading.Event()
@@ -213,6 +193,52 @@ def test_on_cancel_that_raises_is_logged(error: type[BaseException], caplog: pyt
     context._cancel("shutdown", 0)
     assert called.wait(60)
     assert caplog.text.count("on_cancel has raised an error") == 1
+
+
+@pytest.mark.parametrize(("token", "beats"), [(None, 1), ("token", 2)])
+def test_heartbeat_that_is_refused_ends_the_worker(token: str | None, beats: int) -> None:
+    server = ScriptedServer()
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    server.answer("ClaimBatch", *claims(lease("1", 3)))
+    server.answer("Heartbeat", error(grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED", -1))
+    server.answer("Release", release)
+
+    def handler(_item: Item, context: Context) -> None:
+        context.cancelled.wait(60)
+        context.check()
+
+    worker = Worker(server.address, "work", handler, token=token, wait=0, grace=0)
+    worker.start()
+    assert worker.wait(60)
+    with pytest.raises(LeaseBrokerError, match="Heartbeat: PERMISSION_DENIED"):
+        worker.stop()
+    server.close()
+    assert len(server.requests["Heartbeat"]) >= beats
+
+
+def test_stop_in_a_handler_is_refused(server: ScriptedServer) -> None:
+    leases(server, "1")
+    raised: list[BaseException] = []
+
+    def handler(_item: Item) -> None:
+        try:
+            worker.stop()
+        except RuntimeError as error:
+            raised.append(error)
+
+    worker = Worker(server.address, "work", handler, wait=0)
+    worker.start()
+    until(lambda: worker.counters().get("completed"))
+    worker.stop()
+    assert "use request_stop" in str(raised[0])
+
+
+def test_run_in_an_event_loop_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="use run_async"):
+            Worker("127.0.0.1:1", "work", handle).run()
+
+    asyncio.run(main())
 
 
 def test_fatal_error_ends_wait_and_stops_the_worker(server: ScriptedServer) -> None:
@@ -311,6 +337,9 @@ async def handle(_item: Item) -> None:
         (handle, [], "an async handler needs a running event loop"),
         (lambda _: None, [lambda _handler: None], "a middleware has returned NoneType and not a handler"),
         (lambda _: None, [lambda _handler: handle], "an async middleware needs an async handler"),
+        (lambda: None, [], "the handler .*lambda.* cannot be called with an item: too many positional arguments"),
+        (lambda _item, *, context: None, [], "cannot be called with an item: missing a required.* argument: 'context'"),
+        (lambda _item, _context, _pool: None, [], "cannot be called with an item and a context: missing"),
     ],
 )
 def test_start_that_raises_has_started_nothing(
@@ -328,6 +357,38 @@ def test_start_that_raises_has_started_nothing(
     worker.stop()
     assert not started
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("handler", "seen"),
+    [
+        (lambda item: [item], ["item"]),
+        (lambda item, context: [item, context], ["item", "context"]),
+        (lambda item, context=None: [item, context], ["item", "context"]),
+        (lambda item, pool="pool": [item, pool], ["item", "pool"]),
+        (lambda *both: [*both], ["item", "context"]),
+    ],
+)
+def test_second_parameter_with_a_default_is_the_context_by_its_name(handler: Any, seen: list[str]) -> None:
+    context: Any = "context"
+    assert wrap(handler, [])("item", context) == seen
+
+
+class AsyncCall:
+    async def __call__(self, _item: Item) -> None:
+        """Returns immediately."""
+
+
+@pytest.mark.parametrize("handler", [handle, AsyncCall()])
+def test_middleware_sees_that_a_handler_is_async(handler: Any) -> None:
+    seen: list[bool] = []
+
+    def middleware(inner: Any) -> Any:
+        seen.append(inspect.iscoroutinefunction(inner))
+        return inner
+
+    asyncio.run(wrap(handler, [middleware])(Item("1"), Context()))
+    assert seen == [True]
 
 
 async def await_handler(item: Item, context: Context) -> Any:

@@ -80,7 +80,9 @@ def test_odd_after_of_a_batch_error_fails_its_item(server: ScriptedServer) -> No
     leases(server, "1", "2", "3")
 
     def handler(items: list[Item]) -> None:
-        raise BatchError({items[0]: Retry("later", after=float("inf")), items[1]: ValueError("bad")})
+        retry = Retry("later")
+        retry.after = float("inf")
+        raise BatchError({items[0]: retry, items[1]: ValueError("bad")})
 
     work(server, handler, False, 3, batch=3)
     odd = "ValueError: after is inf; it must be a number of seconds from 0 to 315576000000"

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from scripted import ScriptedServer, error, ok
 
-from lease_broker import Item, Worker, health, v1
+from lease_broker import Client, Item, LeaseBrokerError, Worker, health, v1
 from lease_broker.calls import CallFailure
 
 
@@ -100,6 +100,20 @@ def test_broker_that_accepts_and_is_silent_is_warned_about(caplog: pytest.LogCap
             wait_for(lambda: bool(messages(caplog, address)))
     [text, *_] = messages(caplog, address)
     assert re.fullmatch(rf"calls to the broker at {address} have failed for \d+ s: no answer yet", text)
+
+
+def test_client_warns_while_no_broker_answers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "FIRST_WARNING", 0.1)
+    address = free_address()
+    with Client(address, timeout=3) as client:
+        with pytest.raises(LeaseBrokerError):
+            client.wake("work")
+        assert re.match(
+            rf"calls to the broker at {address} have failed for .* UNAVAILABLE: ", messages(caplog, address)[0]
+        )
+        assert not client._health.failing_for()
 
 
 @pytest.mark.parametrize(

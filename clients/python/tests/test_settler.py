@@ -166,7 +166,8 @@ def test_refused_completion_is_logged_with_the_reason(server: ScriptedServer, ca
     work(server, lambda item: None, lambda events: "failed" in names(events))
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage() == 'ending refused: complete item 1: columns["Total"]: 12.5 is a float'
+    text = 'queue work: ending refused: complete item 1 (attempt 1): columns["Total"]: 12.5 is a float'
+    assert record.getMessage() == text
 
 
 def test_endings_do_not_wait_for_a_locked_row(server: ScriptedServer) -> None:
@@ -225,6 +226,21 @@ def test_wrong_count_of_results_leaves_the_items_unknown(server: ScriptedServer)
     server.answer("Complete", ok(v1.CompleteResponse(next=v1.ClaimBatchResponse(leases=[lease("2")]))))
     events = work(server, lambda item: None, lambda events: "unknown" in names(events))
     assert names(events).count("claimed") == 1
+
+
+def test_settlement_that_a_proxy_finds_invalid_is_sent_item_by_item(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", *claims(lease("1"), lease("2")))
+    server.answer("Fail", fail)
+
+    def answer(request: v1.CompleteRequest, context: Any) -> v1.CompleteResponse:
+        if any(each.lease_id == "lease-2" for each in request.completions):
+            return error(grpc.StatusCode.INVALID_ARGUMENT)(request, context)  # type: ignore[no-any-return]
+        return complete(request, context)
+
+    server.answer("Complete", answer)
+    events = work(server, lambda _: None, lambda events: "failed" in names(events), batch=2)
+    assert names(events).count("completed") == 1
+    assert "unknown" not in names(events)
 
 
 def test_claim_and_next_claim_name_the_groups(server: ScriptedServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
@@ -84,7 +85,7 @@ def test_address_that_has_left_the_name_answers_calls_that_have_it(
     numbers = ["127.0.0.1", "127.0.0.9"]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **_options: [(0, 0, 0, "", (numbers.pop(0), port))])
     transport = Transport(f"dns:///broker.example:{port}", plaintext(allow_plaintext=True))
-    broker = transport.route()
+    broker = transport.route(60)
     transport._resolve()
     assert transport.route() is not broker
     broker.call("Wake", v1.WakeRequest(queue="work"), 10, [])
@@ -95,9 +96,57 @@ def test_name_can_have_the_address_of_an_interface(monkeypatch: pytest.MonkeyPat
     found = [(0, 0, 0, "", (number, 1)) for number in ("fe80::1%br-9f3c", "10.0.0.5")]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **_options: found)
     transport = Transport("dns:///broker.example:1", plaintext(allow_plaintext=True))
-    targets = {transport.route().target, transport.route().target}
+    targets = {transport.route(60).target, transport.route().target}
     assert targets == {"ipv4:10.0.0.5:1", "ipv6:[fe80::1%br-9f3c]:1"}
     transport.close()
+
+
+def test_resolver_that_hangs_holds_up_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def resolve(*_: object, **_options: object) -> Any:
+        released.wait(60)
+        return [(0, 0, 0, "", ("127.0.0.1", 1))]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    transport = Transport("dns:///broker.example:1", plaintext(allow_plaintext=True))
+    begun = time.monotonic()
+    for timeout in (0.0, 0.1):
+        with pytest.raises(OSError, match="is not resolved yet"):
+            transport.route(timeout)
+    assert time.monotonic() - begun < 30
+    released.set()
+    assert transport.route(60).target == "ipv4:127.0.0.1:1"
+    transport.close()
+
+
+def test_client_that_was_not_closed_ends_its_connections() -> None:
+    closed = threading.Event()
+    client = Client("127.0.0.1:1", timeout=0.3)
+    transport = client._transport
+    transport._brokers[0].close = closed.set  # type: ignore[method-assign]
+    with pytest.raises(LeaseBrokerError):
+        client.wake("work")
+    del client
+    gc.collect()
+    assert closed.wait(60)
+
+
+def test_dead_broker_beside_one_that_answers_is_not_an_outage(server: ScriptedServer) -> None:
+    server.answer("ClaimBatch", ok(v1.ClaimBatchResponse()))
+    server.answer("ReleaseClaims", ok(v1.ReleaseClaimsResponse()))
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{refusing.getsockname()[1]}", server.address]
+        worker = Worker(addresses, "work", print, wait=0)
+        worker.start()
+        limit = time.monotonic() + 60
+        while worker.counters().get("retry", 0) < 2:
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        counters = worker.counters()
+        worker.stop()
+    assert (counters["connected"], counters.get("disconnected")) == (1, None)
 
 
 @pytest.mark.parametrize("form", ["{}", "dns:///{}"])

@@ -89,6 +89,9 @@ class Task:
     def get_loop(self) -> Task:
         return self
 
+    def get_coro(self) -> None:
+        """It has no stack."""
+
     def call_soon_threadsafe(self, _cancel: object, cause: str) -> None:
         if self._run in self._machine.state.runs:
             self._machine.actions.append(f"cancel {self._name} {cause}")
@@ -129,8 +132,12 @@ class Machine:
         self.state = State(self.options, Recorder(self.actions), lambda: self.time)
         self.state.start_runs = self.start_runs
         self.caller = Caller(Transport("127.0.0.1:1", plaintext()))
-        self.keeper = Keeper(self.state, self, self.caller, CallHealth())  # type: ignore[arg-type]
-        self.settler = Settler(self.state, self.caller, lambda error: pytest.fail(str(error)))
+
+        def on_fatal(error: Exception) -> None:
+            pytest.fail(str(error))
+
+        self.keeper = Keeper(self.state, self, self.caller, CallHealth(), on_fatal)  # type: ignore[arg-type]
+        self.settler = Settler(self.state, self.caller, on_fatal)
         self.runs: list[Context] = []
         self.heartbeats: list[Heartbeat] = []
         self.settlements: list[Settlement] = []

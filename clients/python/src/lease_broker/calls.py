@@ -28,6 +28,8 @@ _DOMAIN = "leasebroker"
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _MIN_WAIT, _MAX_WAIT = 0.1, 5.0
 _PAUSE_STEP = 0.1
+# The seconds for which an attempt waits for the addresses of a name. They are looked for until they are found.
+_RESOLVE_SECONDS = 2.0
 # The text of gRPC for an answer with the HTTP status 413, Content Too Large.
 _STATUS_413 = re.compile(r"\bhttp2? header with status: 413\b", re.IGNORECASE)
 # The text of gRPC for a call without a connection, which was not sent. A connection that breaks later has another.
@@ -50,6 +52,8 @@ class CallFailure:
     """The path of the field of the request that the broker refuses, such as "items[0].delay"."""
     applied: Applied = "unknown"
     """Whether the call can have changed something."""
+    others_answer: bool = False
+    """True if the last call to another broker has not failed. The next attempt is one to that broker."""
 
     @property
     def wait(self) -> float | None:
@@ -125,6 +129,11 @@ class Caller:
         self._health = health or CallHealth()
         self._token = token
         self._on_retry = on_retry
+
+    @property
+    def has_token(self) -> bool:
+        """True if requests have a token."""
+        return self._token is not None
 
     @property
     def token_may_block(self) -> bool:
@@ -214,7 +223,9 @@ class Caller:
             metadata = self.metadata(fresh_token)
             if abort is not None and abort.is_set:
                 return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None, applied="no")
-            broker = self._transport.route()
+            begun = time.monotonic()
+            broker = self._transport.route(min(timeout, _RESOLVE_SECONDS))
+            timeout = max(timeout - (time.monotonic() - begun), 0.001)
         except IllegalTokenError as error:
             # As if a broker had refused it: it is asked for once more.
             return CallFailure(grpc.StatusCode.UNAUTHENTICATED, None, str(error), None, applied="no")
@@ -236,8 +247,7 @@ class Caller:
             return CallFailure(grpc.StatusCode.CANCELLED, None, "cancelled", None)
         except grpc.RpcError as error:
             failure = read_failure(error)
-            note_failure(self._transport, broker, failure)
-            return failure
+            return replace(failure, others_answer=note_failure(self._transport, broker, failure))
         self._transport.note(broker, failed=getattr(message, "held_back", 0) == v1.HELD_BACK_STOPPING)
         return message
 
@@ -279,11 +289,11 @@ def _longest_wait(attempt_timeout: float) -> float:
     return min(_MAX_WAIT, attempt_timeout / 2)
 
 
-def note_failure(transport: Transport, broker: Broker, failure: CallFailure) -> None:
-    """Lets the next call use another broker, if this one does not work."""
+def note_failure(transport: Transport, broker: Broker, failure: CallFailure) -> bool:
+    """Lets the next call use another broker, if this one does not work. Returns True if there is one that works."""
     silent = failure.code is grpc.StatusCode.DEADLINE_EXCEEDED and failure.reason is None
     of_connection = failure.code is grpc.StatusCode.UNAVAILABLE or (failure.reason is None and may_retry(failure))
-    transport.note(broker, failed=of_connection, silent=silent)
+    return transport.note(broker, failed=of_connection, silent=silent) and of_connection
 
 
 def may_retry(failure: CallFailure) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
+import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -14,6 +17,7 @@ from lease_broker import v1
 from lease_broker.calls import Abort, Caller, check_count
 from lease_broker.credentials import Credentials, Token, TokenSource, plaintext
 from lease_broker.errors import LeaseBrokerError, check_seconds, seconds
+from lease_broker.health import CallHealth
 from lease_broker.in_thread import in_thread
 from lease_broker.item import new_item
 from lease_broker.tracing import current_trace_parent
@@ -45,8 +49,11 @@ class Client:
         """
         self._timeout = check_seconds("timeout", seconds(timeout))
         self._transport = Transport(address, credentials or plaintext())
-        self._caller = Caller(self._transport, None if token is None else Token(token))
+        self._health = CallHealth(address, logging.getLogger("lease_broker"))
+        self._caller = Caller(self._transport, None if token is None else Token(token), health=self._health)
         self._abort: Abort | None = None
+        # Otherwise the connections of a client that was not closed would go on.
+        weakref.finalize(self, _close, self._transport).atexit = False
 
     def __enter__(self) -> Client:
         return self
@@ -90,7 +97,18 @@ class Client:
         self._call("Wake", v1.WakeRequest(queue=queue))
 
     def _call(self, rpc: str, request: Any) -> Any:
-        return self._caller.call(rpc, request, until=time.monotonic() + self._timeout, abort=self._abort).message
+        try:
+            return self._caller.call(rpc, request, until=time.monotonic() + self._timeout, abort=self._abort).message
+        except BaseException:
+            # No call of this thread waits for the broker any more.
+            self._health.forget()
+            raise
+
+
+def _close(transport: Transport) -> None:
+    """Closes connections in a thread, because that can take a moment."""
+    if transport.is_of_this_process:
+        threading.Thread(target=transport.close, name="lease-broker-close", daemon=True).start()
 
 
 def _calls(items: list[v1.NewItem]) -> Iterator[list[v1.NewItem]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,7 +91,7 @@ class Retry(Exception):
 
     def __init__(self, message: str = "", after: timedelta | float | None = None) -> None:
         super().__init__(message)
-        self.after = seconds(after)
+        self.after = _checked(after)
 
 
 class DeadLetter(Exception):
@@ -103,7 +103,10 @@ class Release(Exception):
 
     def __init__(self, after: timedelta | float | None = None) -> None:
         super().__init__("released")
-        self.after = seconds(after)
+        self.after = _checked(after)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduce(self)
 
 
 class BatchError(Exception):
@@ -147,21 +150,54 @@ def seconds(duration: timedelta | float | None) -> float | None:
     return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
+def _checked(after: timedelta | float | None) -> float | None:
+    """Returns a delay in seconds. Raises `ValueError`, with the line of the handler, if a message cannot hold it."""
+    return None if after is None else check_seconds("after", seconds(after))
+
+
 _MAX_CAUSES = 100
 
 
 def decision(error: BaseException) -> Retry | DeadLetter | Release | None:
-    """Returns the first exception that says how the item ends, among an exception and its causes."""
-    cause: BaseException | None = error
+    """Returns the first exception that says how the item ends, among an exception, its group and its causes."""
+    waiting: list[BaseException] = [error]
     for _ in range(_MAX_CAUSES):  # The causes can form a circle.
-        if cause is None or isinstance(cause, (Retry, DeadLetter, Release)):
-            return cause
-        cause = cause.__cause__
+        if not waiting:
+            break
+        each = waiting.pop()
+        if isinstance(each, (Retry, DeadLetter, Release)):
+            return each
+        if each.__cause__ is not None:
+            waiting.append(each.__cause__)
+        waiting.extend(reversed(_members(each)))
     return None
 
 
+def _members(error: BaseException) -> Sequence[BaseException]:
+    """Returns the exceptions of an `ExceptionGroup`. Python 3.10 has none of its own, but a package for it."""
+    members = getattr(error, "exceptions", ())
+    is_group = isinstance(members, tuple) and all(isinstance(each, BaseException) for each in members)
+    return members if is_group else ()
+
+
 def error_text(error: BaseException) -> str:
-    """Returns the text of an error, as it is stored on the row. Raises nothing, however odd the error is."""
+    """Returns the text of an error, as it is stored on the row. Raises nothing, however odd the error is.
+
+    The text of a group only counts its exceptions, so that of its first one follows.
+    """
+    text, leaf = _text(error), error
+    try:
+        for _ in range(_MAX_CAUSES):
+            members = _members(leaf)
+            if not members:
+                break
+            leaf = members[0]
+    except BaseException:
+        return text
+    return text if leaf is error else f"{text}: {_text(leaf)}"
+
+
+def _text(error: BaseException) -> str:
     try:
         message = str(error)
     except BaseException:

@@ -88,11 +88,6 @@ class Events:
             self._thread.join(_CLOSE_SECONDS)
 
     @property
-    def is_observed(self) -> bool:
-        """True if the details of events are of use."""
-        return self._observer is not None
-
-    @property
     def is_behind(self) -> bool:
         """True if so many events wait for the observer that no further items should be claimed."""
         return self._observer is not None and self._waiting.qsize() > _MAX_WAITING

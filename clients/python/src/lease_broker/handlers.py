@@ -30,11 +30,27 @@ decorators."""
 
 
 def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Callable[[Any, Context], Any]:
-    """Returns a handler of an item and a context within its middleware, also if `handler` takes only the item."""
-    parameters = inspect.signature(handler).parameters.values()
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    wrapped = handler if takes_any or len(positional) >= 2 else lambda item, _context: handler(item)
+    """Returns a handler of an item and a context within its middleware, also if `handler` takes only the item.
+
+    Raises `TypeError` if the handler can be called with neither.
+    """
+    signature = inspect.signature(handler)
+    takes_context = _takes_context(signature)
+    try:
+        signature.bind(*(None, None) if takes_context else (None,))
+    except TypeError as error:
+        name, given = getattr(handler, "__qualname__", repr(handler)), "an item and a context"
+        text = f"the handler {name} cannot be called with {given if takes_context else 'an item'}: {error}"
+        raise TypeError(text) from None
+    wrapped: Callable[[Any, Context], Any] = handler if takes_context else lambda item, _context: handler(item)
+    if middleware and is_async(handler) and not inspect.iscoroutinefunction(wrapped):
+        plain = wrapped
+
+        async def call(item: Any, context: Context) -> Any:
+            return await plain(item, context)
+
+        # Middleware has to see that the handler is async.
+        wrapped = call
     for each in reversed(middleware):
         wrapped = each(wrapped)
         if not callable(wrapped):
@@ -43,6 +59,15 @@ def wrap(handler: Callable[..., Any], middleware: Sequence[Middleware]) -> Calla
             # The handlers would block the event loop, and run one after the other.
             raise TypeError("an async middleware needs an async handler: use a plain middleware, or an async handler")
     return wrapped
+
+
+def _takes_context(signature: inspect.Signature) -> bool:
+    """Returns True if the second parameter of a handler is the context. One with a default is if its name says so."""
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2:
+        return any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return positional[1].default is inspect.Parameter.empty or positional[1].name == "context"
 
 
 def is_async(handler: Callable[..., Any]) -> bool:

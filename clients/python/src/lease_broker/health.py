@@ -56,7 +56,9 @@ class CallHealth:
             self._begin("no answer yet")
 
     def note(self, failure: CallFailure | None) -> None:
-        """Notes the end of an attempt. None: it succeeded."""
+        """Notes the end of an attempt. None: it succeeded. A failure before a call to another broker says nothing."""
+        if failure is not None and failure.others_answer:
+            return
         answered = failure is None or (failure.reason is not None and failure.code is not grpc.StatusCode.UNAVAILABLE)
         if answered != self._was_answered:
             self._was_answered = answered
@@ -68,6 +70,12 @@ class CallHealth:
         with self._lock:
             reason = f" ({failure.reason})" if failure.reason else ""
             self._begin(f"{failure.code.name}{reason}: {failure.message}")
+
+    def forget(self) -> None:
+        """Ends the warnings until the next failure, because a call was given up."""
+        with self._lock:
+            self._failing_since, self._has_warned = None, False
+            self._stop_timer()
 
     def close(self) -> None:
         """Ends the warnings."""

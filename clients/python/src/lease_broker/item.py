@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from lease_broker import v1
 from lease_broker.errors import seconds
@@ -74,8 +75,18 @@ class Item:
         """The checkpoint that an earlier lease stored last. None: there is none."""
         return self._lease.checkpoint if self._lease.HasField("checkpoint") else None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # `pickle` does not find the classes of messages.
+        return _unpickled, (self._lease.SerializeToString(), self._columns)
+
     def __repr__(self) -> str:
         return f"Item({self.key!r}, attempt={self.attempt}, fencing_token={self.fencing_token})"
+
+
+def _unpickled(lease: bytes, columns: Columns | None) -> Item:
+    item = read_item(v1.Lease.FromString(lease))
+    item._columns = columns
+    return item
 
 
 @dataclass(frozen=True)
@@ -86,10 +97,12 @@ class FollowUp:
     columns: Row
     delay: timedelta | float | None = None
     """The time until the row is ready. None: it is ready immediately."""
+    trace_parent: str = ""
+    """The W3C trace context that the leases of the row continue. Empty: that of the completed lease."""
 
     def to_message(self) -> v1.FollowUp:
         """Returns the message for this row."""
-        return v1.FollowUp(queue=self.queue, item=new_item(self.columns, self.delay))
+        return v1.FollowUp(queue=self.queue, item=new_item(self.columns, self.delay, self.trace_parent))
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,16 @@ def new_item(columns: Row, delay: timedelta | float | None, trace_parent: str = 
     if wait is not None:
         message.delay.CopyFrom(duration(wait, "delay"))
     return message
+
+
+_MAX_NAMED = 10
+
+
+def named(items: Sequence[Item]) -> str:
+    """Returns the keys and attempts of items for the log: those of the first ten, and the number of the others."""
+    texts = [f"{item.key} (attempt {item.attempt})" for item in items[:_MAX_NAMED]]
+    more = f" and {len(items) - _MAX_NAMED} others" if len(items) > _MAX_NAMED else ""
+    return f"item{'s' if len(items) > 1 else ''} {', '.join(texts)}{more}"
 
 
 def read_item(lease: v1.Lease) -> Item:

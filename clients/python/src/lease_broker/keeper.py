@@ -8,13 +8,14 @@ another thread if its function, or the read of its file, may not return.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
 
 from lease_broker import v1
-from lease_broker.calls import Caller, CallFailure, check_count, note_failure, read_failure
+from lease_broker.calls import Caller, CallFailure, as_error, check_count, may_retry, note_failure, read_failure
 from lease_broker.credentials import TokenError
 from lease_broker.errors import LeaseBrokerError
 from lease_broker.health import CallHealth
@@ -24,6 +25,8 @@ from lease_broker.transport import ClosedError, Transport
 from lease_broker.values import duration_seconds
 
 _LONGEST_SLEEP = 1.0
+# Errors after which no call of this worker succeeds.
+_REFUSES_CALLER = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 @dataclass(slots=True)
@@ -40,8 +43,16 @@ class Beat:
 class Keeper:
     """Keeps the leases of a worker until it is closed."""
 
-    def __init__(self, state: State, transport: Transport, caller: Caller, health: CallHealth) -> None:
+    def __init__(
+        self,
+        state: State,
+        transport: Transport,
+        caller: Caller,
+        health: CallHealth,
+        on_fatal: Callable[[LeaseBrokerError], None],
+    ) -> None:
         self._state = state
+        self._on_fatal = on_fatal
         self._transport = transport
         self._caller = caller
         self._closed = False
@@ -67,6 +78,8 @@ class Keeper:
                 if not self._due and not self._closed:
                     state.clock.wait(max(wake - state.now(), 0.001))
             self.send()
+            state.log_lost()
+        state.log_lost()
 
     def look(self, now: float) -> float:
         """Acts on the times of leases and handlers. Prepares heartbeats for `send`. Returns when to look again.
@@ -126,9 +139,9 @@ class Keeper:
             self._send_one(beat)
 
     def _send_one(self, beat: Beat) -> None:
-        period = beat.period
+        period, is_fresh = beat.period, self._needs_fresh_token
         try:
-            metadata = self._caller.metadata(self._needs_fresh_token)
+            metadata = self._caller.metadata(is_fresh)
             broker = self._transport.route()
             sent_at = self._state.now()
             future = broker.start("Heartbeat", beat.request, beat.timeout, metadata)
@@ -149,8 +162,13 @@ class Keeper:
                 self._note_failure(CallFailure(grpc.StatusCode.INTERNAL, None, error.message, None), period)
             except grpc.RpcError as error:
                 failure = read_failure(error)
-                note_failure(self._transport, broker, failure)
+                failure = replace(failure, others_answer=note_failure(self._transport, broker, failure))
                 self._note_failure(failure, period)
+                if failure.code in _REFUSES_CALLER and not may_retry(failure):
+                    # A new token may help, but only once.
+                    if is_fresh or not self._caller.has_token:
+                        self._on_fatal(as_error("Heartbeat", failure))
+                    self._needs_fresh_token = True
             else:
                 self._transport.note(broker, failed=False)
                 refused = self._note(beat, sent_at, answer)
@@ -193,8 +211,6 @@ class Keeper:
         """Sends the next heartbeat soon after one that failed."""
         state = self._state
         self._health.note(failure)
-        if failure.code is grpc.StatusCode.UNAUTHENTICATED:
-            self._needs_fresh_token = True
         with state.lock:
             self._beat_soon(period)
         state.options.logger.info("a heartbeat failed: %s: %s", failure.code.name, failure.message)

@@ -104,6 +104,8 @@ class Context:
         "_on_cancel",
         "_started_at",
         "_task",
+        "_thread",
+        "_was_told",
     )
 
     def __init__(self, leases: Sequence[HeldLease] = (), logger: logging.Logger | None = None) -> None:
@@ -113,9 +115,12 @@ class Context:
         self._on_cancel: tuple[Callable[[], None], ...] = ()
         self._task: asyncio.Task[Any] | None = None
         """The task of the handler, if it has one."""
+        self._was_told = False
+        """True if the task was cancelled."""
+        self._thread = 0
+        """The thread in which the handler has begun."""
         self._is_stuck = False
-        self._started_at = 0.0
-        self._cancelled_at = self._fail_at = _NEVER
+        self._started_at = self._cancelled_at = self._fail_at = _NEVER
         self._leases = leases
         self._logger = logger or logging.getLogger("lease_broker")
 
@@ -191,8 +196,9 @@ class Context:
 
     def _cancel_task(self) -> None:
         """Cancels the task once: a second time would interrupt the handler's cleanup."""
-        task, self._task = self._task, None
-        if task is not None:
+        task = self._task
+        if task is not None and not self._was_told:
+            self._was_told = True
             # A closed loop has no tasks.
             with contextlib.suppress(RuntimeError):
                 task.get_loop().call_soon_threadsafe(task.cancel, self._cause)

@@ -35,6 +35,14 @@ STOP_SECONDS = CANCEL_GRACE + LAST_SETTLE_SECONDS + JOIN_SECONDS
 _RESTART_SECONDS = 0.5
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Returns the event loop that runs in this thread, if there is one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 @dataclass(frozen=True)
 class Connections:
     """The connections that the queues of a worker share. Heartbeats have their own."""
@@ -71,24 +79,23 @@ class QueueWorker:
         """True if the handler needs an event loop."""
         return self.handler is not None and is_async(self.handler)
 
+    def has_handler_here(self) -> bool:
+        """Returns True in the thread of a handler."""
+        with self.state.lock:
+            return any(run._thread == threading.get_ident() for run in self.state.runs)
+
     def needs_this_loop(self) -> bool:
         """Returns True in the event loop that runs the handlers as tasks."""
-        try:
-            return self.is_async and asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
+        loop = running_loop()
+        return self.is_async and loop is not None and loop is self._loop
 
     def prepare(self) -> None:
         """Checks the handler. Starts nothing. Raises an error if `start` cannot succeed."""
         if self.handler is None:
             raise ValueError(f"queue {self.options.queue} has no handler: decorate a function with @worker.handler")
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
-            if self.is_async:
-                text = "an async handler needs a running event loop: use run, or start within the loop"
-                raise RuntimeError(text) from None
+        self._loop = running_loop()
+        if self._loop is None and self.is_async:
+            raise RuntimeError("an async handler needs a running event loop: use run, or start within the loop")
         self._wrapped = wrap(self.handler, self.options.middleware)
 
     def start(self, connections: Connections, own_loop: OwnLoop, on_fatal: Callable[[Exception], None]) -> None:
@@ -104,7 +111,7 @@ class QueueWorker:
         caller = Caller(connections.calls, connections.token, partial(self.events.emit, "retry"), connections.health)
         self._poller = Poller(state, caller, connections.health, on_fatal)
         self._settler = Settler(state, caller, on_fatal)
-        self._keeper = Keeper(state, connections.heartbeats, caller, connections.health)
+        self._keeper = Keeper(state, connections.heartbeats, caller, connections.health, on_fatal)
         self.events.start()
         for name, part in (("poller", self._poller), ("settler", self._settler), ("keeper", self._keeper)):
             thread = threading.Thread(target=self._guard, args=(part.run,), name=f"lease-broker-{name}", daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import sys
@@ -15,10 +16,13 @@ from typing import Any
 
 from lease_broker import endings, tracing
 from lease_broker.endings import Ending
-from lease_broker.errors import BatchError, Release, decision, error_text
+from lease_broker.errors import Release, error_text
 from lease_broker.leases import Context, HeldLease
 from lease_broker.own_loop import OwnLoop
-from lease_broker.state import State
+from lease_broker.state import State, stack_of_thread
+
+# The seconds for which an event loop does not run before the first warning, and between two warnings.
+_FIRST_WARNING, _NEXT_WARNING = 5, 30
 
 
 def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
@@ -27,27 +31,26 @@ def input_of(is_batch: bool, leases: list[HeldLease]) -> Any:
 
 
 def endings_of_error(state: State, run: Context, leases: list[HeldLease], error: BaseException) -> list[Ending]:
-    """Returns the endings for an exception. Logs the stack of one that the handler did not raise on purpose."""
+    """Returns the endings for an exception."""
     try:
-        if run.cause is None and decision(error) is not error and not isinstance(error, BatchError):
-            keys = ", ".join(lease.item.key for lease in leases)
-            run.logger.error("the handler failed (%s)", keys, exc_info=error)
         return endings.of_raise(leases, error, run.cause, state.options.time_limit)
     except BaseException as odd:
         # The exception is the user's, and so are its methods. Without an ending the lease would be kept for ever.
-        return [endings.failed(lease, error_text(odd)) for lease in leases]
+        return [endings.failed(lease, error_text(odd), error=odd) for lease in leases]
 
 
 def released_by_program(state: State, run: Context, error: BaseException) -> BaseException:
-    """Returns `Release` if the program has cancelled the task, as `asyncio.run` does at its end, or `error`.
+    """Returns `Release` if the program ends and has cancelled the task, as `asyncio.run` does at its end, or `error`.
 
-    Is called in the task.
+    Is called in the task. If only this task was cancelled, its item fails. Otherwise it would run again for ever.
     """
     if not isinstance(error, asyncio.CancelledError) or run.cause is not None:
         return error
-    # Without `cancelling` Python 3.10 cannot tell it from a handler that raises the error itself.
-    cancelling = getattr(asyncio.current_task(), "cancelling", lambda: not state.takes_items)
-    return Release() if cancelling() else error
+    # Python 3.10 has no `cancelling`.
+    ends = not state.takes_items or (
+        sys.version_info >= (3, 11) and all(task.cancelling() for task in asyncio.all_tasks())
+    )
+    return Release() if ends else error
 
 
 class ThreadRunner:
@@ -112,6 +115,7 @@ class ThreadRunner:
             if not leases:
                 results = []
                 continue
+            run._thread = threading.get_ident()
             token = None
             try:
                 if tracing.IS_INSTALLED:
@@ -124,6 +128,7 @@ class ThreadRunner:
             except BaseException as error:
                 # Also SystemExit and KeyboardInterrupt, raised in a handler, are failures of the item.
                 results = endings_of_error(state, run, leases, error)
+            endings.log_failures(state.options.logger, state.options.queue, results)
             if token is not None:
                 tracing.detach(token)
 
@@ -186,6 +191,11 @@ class AsyncRunner:
         self._handler = handler
         self._is_batch = state.options.batch is not None
         self._loop = loop
+        self._thread = threading.get_ident()
+        """The thread of the loop."""
+        self._unanswered = 0
+        """The seconds, by the looks of the keeper, for which the loop has not run."""
+        self._next_look = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[tuple[Context, list[Ending]]] = []
         """Runs that have ended, and are still to be passed to the state."""
@@ -204,11 +214,32 @@ class AsyncRunner:
         Is called with the worker's lock, at least once per second.
         """
         state = self._state
-        if not self._loop.is_closed() or not (state.takes_items or state.runs):
+        if not self._loop.is_closed():
+            self._look_at_loop()
+            return
+        if not (state.takes_items or state.runs):
             return
         state.takes_items = False
         state.end([(run, [endings.released(lease) for lease in run._leases]) for run in state.runs])
         self._on_fatal(RuntimeError("the event loop of the handlers is closed: stop the worker before the loop ends"))
+
+    def _look_at_loop(self) -> None:
+        """Warns if the loop does not run, because a handler blocks it. Heartbeats go on, and so hide the mistake."""
+        state, now = self._state, self._state.now()
+        if now < self._next_look:
+            return
+        self._next_look = now + 1.0
+        # Looks are counted and not time: the whole process may have slept.
+        self._unanswered += 1
+        if self._unanswered == 1:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._on_answer)
+        elif self._unanswered % _NEXT_WARNING == _FIRST_WARNING:
+            text = "queue %s: the event loop has not run for %d s, and all handlers wait for:\n%s"
+            state.options.logger.warning(text, state.options.queue, self._unanswered, stack_of_thread(self._thread))
+
+    def _on_answer(self) -> None:
+        self._unanswered = 0
 
     def close(self) -> None:
         """A task ends by itself."""
@@ -216,7 +247,7 @@ class AsyncRunner:
     def _spawn(self, runs: list[Context]) -> None:
         # The state's lock is taken once for all of them, and not by each task.
         with self._state.lock:
-            begun = self._state.begin(runs)
+            begun = self._state.begin(runs, are_tasks=True)
         start = self._starter()
         for run, leases in begun:
             if leases:
@@ -232,6 +263,8 @@ class AsyncRunner:
         assert task is not None
         # Only now, because a task that is cancelled before its first step never runs.
         run._set_task(task)
+        run._thread = self._thread
+        self._state.begin_task(run)
         try:
             if tracing.IS_INSTALLED:
                 tracing.attach(run.trace_parent)
@@ -242,6 +275,7 @@ class AsyncRunner:
         except BaseException as error:
             # SystemExit would end the loop, and with it the worker.
             results = endings_of_error(self._state, run, leases, released_by_program(self._state, run, error))
+        endings.log_failures(self._state.options.logger, self._state.options.queue, results)
         self._tasks.discard(task)
         self._end(run, results)
 

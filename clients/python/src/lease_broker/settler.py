@@ -23,8 +23,6 @@ from lease_broker.way import Way
 # Handlers that end together share a call if the settler waits a moment.
 _YIELD_SECONDS = 0.0001
 _MIN_ATTEMPT_TIMEOUT = 1.0
-# Errors of a whole call that the same call meets again.
-_PERMANENT = ("INVALID_FIELD", "LIMIT_EXCEEDED")
 # Errors after which no call of this worker succeeds.
 _FATAL = ("UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND")
 
@@ -240,6 +238,9 @@ class Settler:
                     state.events.emit(name, lease.item, error=ending.message.error_message)
                 else:
                     state.events.emit(name, lease.item)
+                    if name in ("lost", "unknown"):
+                        reason = "the row is gone" if name == "unknown" else "the broker has ended its lease"
+                        state.note_lost(lease.item, reason, call.rpc != "Release")
                 state.drop(lease)
             state.events.emit_all("completed", completed)
             if call.slots > 0:
@@ -284,8 +285,8 @@ class Settler:
             for ending in call.group:
                 if ending.lease.phase != ENDED:
                     state.events.emit("unknown", ending.lease.item, error=str(error))
+                    state.note_lost(ending.lease.item, str(error), call.rpc != "Release")
                     state.drop(ending.lease)
-        state.options.logger.warning("%d items may not be settled: %s", len(call.group), error)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)
 
@@ -299,8 +300,8 @@ class Settler:
 
 
 def is_refusal(error: LeaseBrokerError) -> bool:
-    """Returns True for an error of a whole call that the same call meets again. A proxy gives no reason."""
-    return error.reason in _PERMANENT or (error.code == "RESOURCE_EXHAUSTED" and error.reason is None)
+    """Returns True for an error of a whole call that is about its content, from the broker or from a proxy."""
+    return not error.temporary and error.code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED")
 
 
 def outcome_event(ending: Ending, outcome: v1.Outcome, answer: Answer) -> EventName:

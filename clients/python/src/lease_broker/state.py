@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import sys
 import threading
@@ -10,13 +9,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lease_broker import endings
 from lease_broker.endings import Ending
 from lease_broker.errors import Cause
 from lease_broker.events import Events
 from lease_broker.gathering import Gathering
+from lease_broker.item import Item, named
 from lease_broker.leases import DONE, ENDED, RESENDING, RUNNING, SETTLING, WAITING, Context, HeldLease
 from lease_broker.options import Options
 
@@ -35,6 +35,8 @@ _TIME_LIMIT_GRACE = 5.0
 _MAX_CHECKPOINT = 65_536
 # Seconds for which checkpoints as long as a refused one are left out.
 _CHECKPOINT_PAUSE = 60.0
+# The handlers whose stacks are logged when the worker ends without them.
+_MAX_STACKS = 10
 _NEVER = float("inf")
 _DURATION = operator.attrgetter("duration")
 
@@ -79,6 +81,8 @@ class State:
         """The ids of claims without an answer. The broker may have leased items for them."""
         self.claim_at = 0.0
         """The moment before which nothing is claimed, because a claim has failed."""
+        self._lost: dict[tuple[str, str], list[Item]] = {}
+        """Items that were lost and are not logged yet, by the effect and the reason."""
         self._refused_size, self._refused_until = 0, 0.0
         """Checkpoints of this length in bytes or longer are left out until this moment, because one was refused."""
         self._too_large: set[str] = set()
@@ -151,12 +155,15 @@ class State:
                 self.clock.notify()
             self.start_runs(runs)
 
-    def begin(self, runs: Iterable[Context]) -> list[tuple[Context, list[HeldLease]]]:
-        """Notes that handlers begin. Returns each run with the leases that it works on: none if all have ended."""
+    def begin(self, runs: Iterable[Context], are_tasks: bool = False) -> list[tuple[Context, list[HeldLease]]]:
+        """Notes that handlers begin. Returns each run with the leases that it works on: none if all have ended.
+
+        The time of a task counts from its first step, for which `begin_task` is called: another one may block the loop.
+        """
         now = self.now()
         begun, started = [], []
         for run in runs:
-            run._started_at = now
+            run._started_at = _NEVER if are_tasks else now
             leases = []
             for lease in run._leases:
                 if lease.phase != WAITING:
@@ -175,12 +182,19 @@ class State:
             self.clock.notify()
         return begun
 
+    def begin_task(self, run: Context) -> None:
+        """Notes the first step of a task. Is called without the lock."""
+        run._started_at = self.now()
+        if self.options.time_limit is not None:
+            with self.lock:
+                self.clock.notify()
+
     def end(self, ended: Iterable[tuple[Context, list[Ending]]]) -> None:
         """Notes that handlers have returned. Ignores the endings of leases that have ended meanwhile."""
         now = self.now()
         for run, results in ended:
             self.runs.discard(run)
-            if run._started_at:
+            if run._started_at <= now:
                 self.gathering.note(now - run._started_at)
             for ending in results:
                 self.settle(ending, now)
@@ -252,10 +266,23 @@ class State:
     def lose(self, lease: HeldLease, reason: str | None = None) -> None:
         """Drops a lease that was lost, and cancels its handler if it has no other lease."""
         self.events.emit("lost", lease.item, reason=reason)
+        self.note_lost(lease.item, reason or "the broker has ended it", lease.phase not in (WAITING, RUNNING))
         run = lease.run
         self.drop(lease)
         if run is not None and run in self.runs and all(other.phase == ENDED for other in run._leases):
             self.cancel(run, "lease_lost", reason)
+
+    def note_lost(self, item: Item, reason: str, is_processed: bool) -> None:
+        """Notes for the log that the lease of an item has ended before the ending of its item was applied."""
+        done, lost = "processed, but another worker may process it again", "the lease has ended before the handler"
+        self._lost.setdefault((done if is_processed else lost, reason), []).append(item)
+
+    def log_lost(self) -> None:
+        """Logs the items of `note_lost`. Is called without the lock. A broker that dies loses all of them at once."""
+        with self.lock:
+            groups, self._lost = self._lost, {}
+        for (effect, reason), items in groups.items():
+            self.options.logger.warning("queue %s: %s: %s: %s", self.options.queue, named(items), effect, reason)
 
     def cancel(self, run: Context, cause: Cause, reason: str | None = None) -> None:
         """Cancels a handler, unless it is cancelled already."""
@@ -283,13 +310,11 @@ class State:
     def watch(self, now: float) -> float:
         """Acts on the times of all leases and handlers. Returns the moment to look again."""
         wake = _NEVER
-        # They are taken with the lock, and take long: once for all handlers that are stuck now.
-        stack = functools.cache(stacks if self.events.is_observed else lambda: None)
         self.watch_runner()
         for lease in list(self.held.values()):
             wake = min(wake, self._watch_lease(lease, now))
         for run in list(self.runs):
-            wake = min(wake, self._watch_run(run, now, stack))
+            wake = min(wake, self._watch_run(run, now))
         return wake
 
     def _watch_lease(self, lease: HeldLease, now: float) -> float:
@@ -312,7 +337,7 @@ class State:
             self.events.emit("heartbeat_missed", lease.item)
         return lost_at
 
-    def _watch_run(self, run: Context, now: float, stack: Callable[[], str | None]) -> float:
+    def _watch_run(self, run: Context, now: float) -> float:
         limit = self.options.time_limit
         if all(lease.phase == WAITING for lease in run._leases) or run._is_stuck:
             return _NEVER
@@ -324,22 +349,32 @@ class State:
             self.cancel(run, "time_limit")
         if now >= run._fail_at:
             run._fail_at = _NEVER
-            for lease in run._leases:
-                self.settle(endings.failed(lease, endings.time_limit_text(limit)), now)
+            failures = [
+                endings.failed(lease, endings.time_limit_text(limit))
+                for lease in run._leases
+                if lease.phase in (WAITING, RUNNING)
+            ]
+            endings.log_failures(self.options.logger, self.options.queue, failures)
+            for failure in failures:
+                self.settle(failure, now)
         stuck_at = run._cancelled_at + self.options.stuck_after
         if now < stuck_at:
             return min(run._fail_at, stuck_at)
-        self._give_up(run, stack)
+        self._give_up(run)
         return _NEVER
 
-    def _give_up(self, run: Context, stack: Callable[[], str | None]) -> None:
+    def _give_up(self, run: Context) -> None:
         """Drops the leases of a handler that does not stop, and makes room for another handler."""
         run._is_stuck = True
         self.stuck += 1
+        stack = stack_of(run)
+        text = "queue %s: the handler of %s still runs %g s after its cancellation (%s):\n%s"
+        items, after = named([lease.item for lease in run._leases]), self.options.stuck_after
+        self.options.logger.error(text, self.options.queue, items, after, run._cause, stack)
         for lease in run._leases:
             if lease.phase in (WAITING, RUNNING):
                 self.drop(lease)
-            self.events.emit("stuck", lease.item, cause=run._cause, stack=stack())
+            self.events.emit("stuck", lease.item, cause=run._cause, stack=stack)
         self.return_slots(0)
 
     def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
@@ -347,7 +382,8 @@ class State:
         for item in items:
             if item.key not in self._too_large:
                 self._too_large.add(item.key)
-                self.options.logger.error("item %s is too large to be sent: %d bytes", item.key, item.size_bytes)
+                text = "queue %s: item %s is too large to be sent: %d bytes"
+                self.options.logger.error(text, self.options.queue, item.key, item.size_bytes)
 
     def refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
         """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
@@ -356,7 +392,8 @@ class State:
         self.events.emit("refused", lease.item, reason=problem)
         # The broker stores the reason too, but only the last one of each item.
         verb = ending.rpc.lower()
-        self.options.logger.warning("ending refused: %s item %s: %s", verb, lease.item.key, problem)
+        text = "queue %s: ending refused: %s %s: %s"
+        self.options.logger.warning(text, self.options.queue, verb, named([lease.item]), problem)
         lease.phase = RUNNING
         if ending.rpc == "Complete":
             self.settle(endings.failed(lease, f"Refused: {problem}"), self.now())
@@ -412,11 +449,17 @@ class State:
 
     def leave_handlers(self) -> bool:
         """Drops the leases of handlers that have not returned. They expire. Returns True if there are such handlers."""
-        for run in self.runs:
+        runs = list(self.runs)
+        for run in runs:
             for lease in run._leases:
                 if lease.phase in (WAITING, RUNNING):
                     self.drop(lease)
-        return bool(self.runs)
+        if runs:
+            items = named([lease.item for run in runs for lease in run._leases])
+            text = "queue %s: the worker ends without the handlers of %s, which do not stop:\n%s"
+            stacks = "\n".join(stack_of(run) for run in runs[:_MAX_STACKS])
+            self.options.logger.error(text, self.options.queue, items, stacks)
+        return bool(runs)
 
 
 def beat_period(lease: HeldLease) -> float:
@@ -424,7 +467,18 @@ def beat_period(lease: HeldLease) -> float:
     return max(lease.duration / 3, 0.25)
 
 
-def stacks() -> str:
-    """Returns the stacks of all threads, to show where a handler hangs."""
-    texts = ("".join(traceback.format_stack(frame)) for frame in sys._current_frames().values())
-    return "\n".join(texts)
+def stack_of(run: Context) -> str:
+    """Returns the stack of a handler, to show where it hangs."""
+    lines: list[str] = []
+    work: Any = None if run._task is None else run._task.get_coro()
+    # A coroutine that runs blocks the thread of its loop. Another one waits for the coroutine of `cr_await`.
+    while not getattr(work, "cr_running", False) and (frame := getattr(work, "cr_frame", None)) is not None:
+        lines += traceback.format_stack(frame, 1)
+        work = work.cr_await
+    return "".join(lines).rstrip() or stack_of_thread(run._thread)
+
+
+def stack_of_thread(thread: int) -> str:
+    """Returns the stack of a thread."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else "".join(traceback.format_stack(frame)).rstrip()

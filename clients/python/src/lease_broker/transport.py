@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
 import os
 import socket
@@ -61,6 +62,8 @@ class Broker:
         self.target = target
         self.free_at = 0.0
         """The moment from which it gets calls again."""
+        self.fails = False
+        """True if its last call has failed."""
         self._connects = False
         if credentials is None:
             self.channel = grpc.insecure_channel(target, options)
@@ -129,9 +132,14 @@ class Transport:
         self._old: list[tuple[float, Broker]] = []
         """Brokers that get no more calls, with the moment from which no call needs them."""
         self._versions = self._refused_versions = credentials.versions()
-        self._looked_at = self._resolved_at = time.monotonic()
+        self._looked_at = time.monotonic()
+        self._resolved_at = 0.0
+        self._resolution: concurrent.futures.Future[None] = concurrent.futures.Future()
+        """The last look for the addresses of the name."""
         self._channel_credentials = credentials.read()
         self._brokers = [] if self._name else [self._connect(address) for address in addresses]
+        if self._name:
+            self._start_to_resolve()
 
     def _connect(self, target: str) -> Broker:
         options = list(_OPTIONS)
@@ -146,33 +154,42 @@ class Transport:
             options.append(("grpc.ssl_target_name_override", name))
         return Broker(target, options, self._channel_credentials)
 
-    def route(self) -> Broker:
-        """Returns the broker for the next call. Raises `OSError` if its name is unknown, or `ClosedError`."""
+    def route(self, timeout: float = 0.0) -> Broker:
+        """Returns the broker for the next call. Raises `ClosedError`, or `OSError` if its name is unknown.
+
+        If no address of the name was found yet, waits for it up to `timeout` seconds. The resolver may hang.
+        """
         if self._closed:
             raise ClosedError
         self._check_process()
         now = time.monotonic()
         if now - self._looked_at >= FILE_INTERVAL:
             self._look_at_files(now)
-        if self._name and not self._brokers:
-            self._resolve()
+        if not self._brokers:
+            self._wait_for_addresses(timeout)
         with self._lock:
             brokers = self._brokers
-            if self._name and now - self._resolved_at >= _RESOLVE_INTERVAL and any(b.free_at > 0 for b in brokers):
-                self._resolved_at = now
-                threading.Thread(target=self._resolve_again, daemon=True).start()
+            is_due = now - self._resolved_at >= _RESOLVE_INTERVAL and self._resolution.done()
+            if self._name and is_due and any(b.free_at > 0 for b in brokers):
+                self._start_to_resolve()
             in_turn = [(self._next + step) % len(brokers) for step in range(len(brokers))]
             index = next((index for index in in_turn if brokers[index].free_at <= now), in_turn[0])
             self._next = index + 1
             return brokers[index]
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """False in a child, where gRPC has none of its threads, and would wait for them."""
+        return os.getpid() == self._process
+
     def _check_process(self) -> None:
-        # In a child, gRPC has none of its threads, and would wait for them.
-        if os.getpid() != self._process:
+        if not self.is_of_this_process:
             raise RuntimeError("the process has forked since the connection was made: make a new one in the child")
 
-    def note(self, broker: Broker, *, failed: bool, silent: bool = False) -> None:
+    def note(self, broker: Broker, *, failed: bool, silent: bool = False) -> bool:
         """Notes the end of a call. `failed`: the next call needs another broker. `silent`: there was no answer in time.
+
+        Returns True unless the last calls to all brokers have failed.
 
         A connection can be dead without an error, for example after a firewall has forgotten it. gRPC needs half a
         minute to notice, so a new one is made.
@@ -180,9 +197,10 @@ class Transport:
         with self._lock:
             if not self._closed:
                 broker.connect(failed and not silent)
+        broker.fails = failed
         if not failed:
             broker.free_at = 0.0
-            return
+            return True
         now = time.monotonic()
         broker.free_at = now + (_PASS_OVER_SILENT if silent else _PASS_OVER)
         with self._lock:
@@ -190,8 +208,10 @@ class Transport:
                 # Each has failed. One that was silent may have come back, as well as one that refuses may.
                 for each in self._brokers:
                     each.free_at = each.free_at if each is broker else now
+            others_answer = not all(each.fails for each in self._brokers)
         if silent:
             self._replace(broker)
+        return others_answer
 
     def _replace(self, *old: Broker) -> None:
         """Makes new channels in the place of others. Calls that run keep the old ones."""
@@ -199,7 +219,7 @@ class Transport:
             for broker in old:
                 if broker in self._brokers and not self._closed:
                     new = self._connect(broker.target)
-                    new.free_at = broker.free_at
+                    new.free_at, new.fails = broker.free_at, broker.fails
                     self._brokers[self._brokers.index(broker)] = new
             self._retire(old)
 
@@ -233,12 +253,32 @@ class Transport:
         self._versions = self._refused_versions = versions
         self._replace(*self._brokers)
 
-    def _resolve_again(self) -> None:
+    def _wait_for_addresses(self, timeout: float) -> None:
+        """Waits for the first addresses of the name. Raises `OSError` if it is unknown, or not resolved in time."""
+        with self._lock:
+            if self._resolution.done() and not self._brokers:
+                self._start_to_resolve()
+            resolution = self._resolution
         try:
-            self._resolve()
-        except OSError:
-            # The addresses that were found before may work again.
-            return
+            resolution.result(timeout)
+        except concurrent.futures.TimeoutError:
+            raise OSError(f"the name of {self._name} is not resolved yet") from None
+
+    def _start_to_resolve(self) -> None:
+        """Looks for the addresses of the name in a thread. If that fails, those that were found before stay."""
+        self._resolved_at = time.monotonic()
+        resolution: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._resolution = resolution
+
+        def resolve() -> None:
+            try:
+                self._resolve()
+            except BaseException as error:
+                resolution.set_exception(error)
+            else:
+                resolution.set_result(None)
+
+        threading.Thread(target=resolve, name="lease-broker-resolve", daemon=True).start()
 
     def _resolve(self) -> None:
         host, port = split_address(self._name or "")
@@ -247,6 +287,8 @@ class Transport:
             f"ipv6:[{number}]:{port}" if ":" in str(number) else f"ipv4:{number}:{port}" for number in found
         )
         with self._lock:
+            if self._closed:
+                return
             known = {broker.target: broker for broker in self._brokers}
             self._brokers = [known.pop(target) if target in known else self._connect(target) for target in targets]
             for broker in known.values():

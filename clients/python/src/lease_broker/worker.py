@@ -24,7 +24,7 @@ from lease_broker.in_thread import in_thread
 from lease_broker.latch import Latch
 from lease_broker.options import Options, QueueOptions, default_worker_id
 from lease_broker.own_loop import OwnLoop
-from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker
+from lease_broker.queue_worker import STOP_SECONDS, Connections, QueueWorker, running_loop
 from lease_broker.transport import Transport
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Worker:
         Ends the process with code 1 if handlers did not stop. Raises `LeaseBrokerError` if the broker refuses the
         worker, for example because the queue does not exist.
         """
+        if running_loop() is not None:
+            raise RuntimeError("run would block the event loop of the program: use run_async")
         # Not `loop.add_signal_handler`: a handler that blocks the loop must not hide the signal.
         previous = self._catch_signals()
         try:
@@ -175,6 +177,7 @@ class Worker:
             self.stop()
         finally:
             if self.left_handlers:
+                self._logger.error("the process ends with code 1, without finally and atexit: handlers do not stop")
                 exit_with_handlers()
 
     def request_stop(self, grace: timedelta | float | None = None) -> None:
@@ -218,15 +221,17 @@ class Worker:
     def stop(self, grace: timedelta | float | None = None) -> None:
         """Stops in order: claims nothing more, waits for handlers up to `grace`, cancels them, settles all endings.
 
-        Returns when the worker has stopped, also if another thread stops it. A handler must not call it, because it
-        would wait for itself: `request_stop` is for that. Raises `RuntimeError` in the event loop of the handlers,
-        which could not end either, and `LeaseBrokerError` if the broker has refused the worker.
+        Returns when the worker has stopped, also if another thread stops it. Raises `RuntimeError` in a handler, which
+        would wait for itself, and in the event loop of the handlers: `request_stop` is for them. Raises
+        `LeaseBrokerError` if the broker has refused the worker.
         """
         self._check_process()
         if not self._stopped and any(part.needs_this_loop() for part in self._queues):
             raise RuntimeError(
                 "stop would block the loop of the handlers: call it by asyncio.to_thread, or use run_async"
             )
+        if not self._stopped and any(part.has_handler_here() for part in self._queues):
+            raise RuntimeError("stop would wait for the handler that calls it: use request_stop")
         limit = None if grace is None else check_seconds("grace", seconds(grace))
         self._stopping.set()
         with self._stop_lock:
