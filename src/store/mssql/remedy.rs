@@ -155,8 +155,25 @@ const UNMAPPED_REMEDIES: &[(Remedy, &[&str])] = &[
     // another session crashed.
     (
         Remedy::Reconnect,
-        &["the database system is", "terminating connection"],
+        &[
+            "the database system is",
+            "terminating connection",
+            "read-only transaction",
+        ],
     ),
+    // The disk or the memory is full, or too many sessions are open.
+    (
+        Remedy::Wait,
+        &[
+            "No space left on device",
+            "out of memory",
+            "could not extend file",
+            "could not write",
+            "too many clients",
+            "remaining connection slots",
+        ],
+    ),
+    (Remedy::Damaged, &["invalid page", "could not read block"]),
     // The broker's own SQL has no syntax errors. A column type in the configuration can have one.
     (
         Remedy::Misconfigured,
@@ -278,6 +295,19 @@ mod tests {
             (
                 "terminating connection due to administrator command",
                 Remedy::Reconnect,
+            ),
+            (
+                "cannot execute UPDATE in a read-only transaction",
+                Remedy::Reconnect,
+            ),
+            (
+                "could not write to file \"base/pgsql_tmp/x\": No space left on device",
+                Remedy::Wait,
+            ),
+            ("out of memory", Remedy::Wait),
+            (
+                "invalid page in block 7 of relation base/1/2",
+                Remedy::Damaged,
             ),
             ("relation \"x\" does not exist", Remedy::Misconfigured),
             (
