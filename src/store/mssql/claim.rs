@@ -281,10 +281,9 @@ impl MssqlOperations {
                 restore_runs(&calls[*index], &mut claimed[*index].items);
                 if gives_suspect {
                     // A suspect is leased alone and belongs to no run.
-                    claimed[*index]
-                        .items
-                        .iter_mut()
-                        .for_each(|item| item.run = 0);
+                    for item in &mut claimed[*index].items {
+                        item.run = 0;
+                    }
                 }
             }
         }
