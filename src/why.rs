@@ -41,11 +41,6 @@ pub fn causes(facts: &ItemFacts, queue: &QueueSpec) -> Vec<Cause> {
             causes.extend(facts.lock.clone().map(Cause::Locked));
             causes.extend(of_brokers(facts, queue));
             causes.extend(facts.limited.and_then(of_limit));
-            let most = queue.max_response_bytes;
-            // A claim makes a larger item dead.
-            let size = row.size_bytes.filter(|size| *size <= queue.max_item_bytes);
-            let size = size.filter(|size| *size > most);
-            causes.extend(size.map(|size| Cause::TooLarge { size, most }));
             if row.attempt > 0 && row.owner.is_none() && !row.has_token {
                 causes.push(Cause::Suspect);
             }
@@ -132,7 +127,6 @@ mod tests {
                 fence: 0,
                 error: None,
                 has_token: true,
-                size_bytes: Some(400),
                 ahead,
             }),
             has_null_keys: false,
@@ -148,20 +142,6 @@ mod tests {
                 settings,
                 activity: std::collections::BTreeMap::new(),
             }]),
-        }
-    }
-
-    #[test]
-    fn item_that_fits_no_response_is_named() {
-        let mut facts = facts(Some(State::Ready), 0, Some(Ahead::Exactly(0)));
-        for (size, expected) in [
-            (5 << 20, ["too_large"]),
-            (300, ["first"]),
-            (65 << 20, ["first"]),
-        ] {
-            let row = facts.row.as_mut().expect("a row");
-            row.size_bytes = Some(size);
-            assert_eq!(names(&facts), expected);
         }
     }
 

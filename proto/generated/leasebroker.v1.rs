@@ -52,10 +52,9 @@ pub struct ClaimBatchResponse {
     #[prost(message, repeated, tag = "1")]
     pub leases: ::prost::alloc::vec::Vec<Lease>,
     /// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-    /// A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
-    /// inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
-    /// claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
-    /// becomes dead when a claim meets it.
+    /// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is larger
+    /// than the service's server.max_message_bytes or limits.max_item_bytes becomes dead when a claim meets it. Enqueue refuses such
+    /// an item, but another program can insert one, and the columns and checkpoints that workers write can make one.
     #[prost(message, repeated, tag = "2")]
     pub too_large: ::prost::alloc::vec::Vec<TooLargeItem>,
     /// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
@@ -395,7 +394,7 @@ pub struct Failure {
     /// The lease on the item.
     #[prost(string, tag = "1")]
     pub lease_id: ::prost::alloc::string::String,
-    /// A description of the error. It is stored on the row, cut to 1,024 characters.
+    /// A description of the error. It is stored on the row, cut to 1,024 UTF-16 units.
     #[prost(string, tag = "2")]
     pub error_message: ::prost::alloc::string::String,
     /// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left,
@@ -1786,7 +1785,7 @@ pub struct CancelLeasesRequest {
     /// True: the items become dead. Cannot be combined with a delay.
     #[prost(bool, tag = "4")]
     pub dead_letter: bool,
-    /// The reason. It is stored on the rows, cut to 1,024 characters, and sent to the workers by their next heartbeats. Empty:
+    /// The reason. It is stored on the rows, cut to 1,024 UTF-16 units, and sent to the workers by their next heartbeats. Empty:
     /// "the lease was cancelled".
     #[prost(string, tag = "5")]
     pub reason: ::prost::alloc::string::String,
@@ -1964,7 +1963,7 @@ pub struct PauseQueueRequest {
     /// The parts to pause. Absent: claims.
     #[prost(enumeration = "PauseMode", tag = "2")]
     pub mode: i32,
-    /// The reason, cut to 1,024 characters.
+    /// The reason, cut to 1,024 UTF-16 units.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
     /// The time at which the pause ends by itself, up to 366 days from now. Absent: it does not.
@@ -1984,7 +1983,7 @@ pub struct ResumeQueueRequest {
     /// The name of the queue. Required.
     #[prost(string, tag = "1")]
     pub queue: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    /// The reason, cut to 1,024 UTF-16 units. It is written into the audit log.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2095,7 +2094,7 @@ pub struct PauseGroupRequest {
     /// The group: the value of the column that names groups, in the form of Item.key. Required.
     #[prost(string, tag = "2")]
     pub group: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters.
+    /// The reason, cut to 1,024 UTF-16 units.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
     /// The time at which the pause ends by itself, up to 366 days from now. Absent: it does not.
@@ -2118,7 +2117,7 @@ pub struct ResumeGroupRequest {
     /// The group, as in PauseGroupRequest. Required.
     #[prost(string, tag = "2")]
     pub group: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    /// The reason, cut to 1,024 UTF-16 units. It is written into the audit log.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2168,7 +2167,7 @@ pub struct SetQueueLimitsRequest {
     /// The limits to change. Absent: none.
     #[prost(message, optional, tag = "2")]
     pub limits: ::core::option::Option<QueueLimits>,
-    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    /// The reason, cut to 1,024 UTF-16 units. It is written into the audit log.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2440,7 +2439,7 @@ pub struct StartOperationRequest {
     /// the same id, it returns the same operation. Required, except for a dry run.
     #[prost(string, tag = "9")]
     pub request_id: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters. The workers whose leases are cancelled learn it.
+    /// The reason, cut to 1,024 UTF-16 units. The workers whose leases are cancelled learn it.
     #[prost(string, tag = "10")]
     pub reason: ::prost::alloc::string::String,
     /// The action. Required.
@@ -2525,7 +2524,7 @@ pub struct CancelOperationRequest {
     /// The id. Required.
     #[prost(string, tag = "1")]
     pub operation_id: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    /// The reason, cut to 1,024 UTF-16 units. It is written into the audit log.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2583,7 +2582,7 @@ pub struct DrainBrokerRequest {
     /// The id of the process. Required.
     #[prost(string, tag = "1")]
     pub broker_id: ::prost::alloc::string::String,
-    /// The reason, cut to 1,024 characters. It is written into the audit log.
+    /// The reason, cut to 1,024 UTF-16 units. It is written into the audit log.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
@@ -2850,10 +2849,10 @@ pub mod admin_service_client {
         /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
         /// all.
         ///
-        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.error_contains, filter.min_attempt,
-        /// filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys, filter.owner,
-        /// filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.owner, filter.error_contains,
+        /// filter.min_attempt, filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys,
+        /// filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
         pub async fn list_items(
             &mut self,
             request: impl tonic::IntoRequest<super::ListItemsRequest>,
@@ -3344,10 +3343,10 @@ pub mod admin_service_server {
         /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
         /// all.
         ///
-        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.error_contains, filter.min_attempt,
-        /// filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys, filter.owner,
-        /// filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED,
-        /// INTERNAL.
+        /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.owner, filter.error_contains,
+        /// filter.min_attempt, filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys,
+        /// filter.owner, filter.error_contains, page_size), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
+        /// DEADLINE_EXCEEDED, INTERNAL.
         async fn list_items(
             &self,
             request: tonic::Request<super::ListItemsRequest>,

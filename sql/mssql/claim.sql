@@ -181,7 +181,7 @@ BEGIN
     BEGIN
         UPDATE t
         SET {lease_state} = 4, {lease_state_time} = @now, {lease_due_time} = NULL, {lease_owner} = NULL, {lease_token} = NULL,
-            {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' bytes, more than limits.max_item_bytes, which is {max_item_bytes}'){mirror_set_aside}
+            {lease_error} = CONCAT(N'the item has ', p.lb_bytes, N' {set_aside_text}'){mirror_set_aside}
         FROM (SELECT TOP (@pick) * FROM @picked WHERE lb_bytes > {max_item_bytes}) AS p
             INNER JOIN {table} AS t WITH ({by_key}) ON {join_picked_on_key}
         WHERE 1 = CASE WHEN t.{lease_state} = 0 AND t.{lease_fence} = p.lb_f THEN 1 END

@@ -5,16 +5,20 @@
 --   If a constraint or a trigger refuses a row, the batch fails. The broker then sends the batch for fewer and fewer rows, with
 --   `skip_refused` behind the picks, until the rows that are left refuse their change. Then `begin`, the picks and `read_due` return their keys.
 -- Parameters: @P1: maximum number of rows. @P2: number of attempts after which an item is dead; 0 means never. @P3: the latest time
---   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known. With `skip_refused`, @P4: the number
+--   that the clock can show unless it was stepped forward, in ms since 1970; NULL: not known; -1: it was stepped forward. With `skip_refused`, @P4: the number
 --   of rows, those due longest, that stay as they are. @P1 counts them.
--- Results: each changed row as it was, with its new state. Then the server's time, and the next due time or NULL. With
---   `skip_refused` only a later one than now. `read_due`: the keys of the rows.
+-- Results: each changed row as it was, with its new state. Then the server's time, the next due time or NULL, and the
+--   number of leases that are due and that the batch left as they are, because the clock shows a later time than @P3. With `skip_refused`
+--   the next due time is later than now. `read_due`: the keys of the rows.
 -- Locks, in order: U, then X, on up to @P1 rows, through the due index and the key. READPAST skips rows that others have
 --   locked. With filtered_indexes = false, U on up to @P1 rows of each state.
 -- Indexes: due (`pick_due` and `next_due`), the key (`update_due`).
 -- Why one `pick_due` for each state with filtered_indexes = false: the state leads the due index there. A single pick would
 --   read, lock and sort all due rows of both states before it takes the first.
 -- Why a step of the clock gives attempts back: it ends leases although their workers did nothing wrong. No item may die of it.
+-- Why such leases are first left as they are: the clock is later than @P3 also if the server takes long until it reads the clock, for
+--   example because it compiles the batch. Only the broker knows how long the batch took. It sends the batch again, with -1 if that time
+--   does not explain the difference.
 -- Why expiry clears the token: a late settlement by the worker must change nothing.
 -- Why a delayed item that becomes ready keeps its token: a failure or a release that is sent again must be recognised.
 -- Why the update checks state, fence and due time again: Babelfish ignores the lock hints, so another statement can change a
@@ -35,7 +39,7 @@
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME();
 DECLARE @latest_days int = @P3 / 86400000, @latest_millis int = @P3 % 86400000;
-DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @latest_millis, DATEADD(day, @latest_days, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END;
+DECLARE @is_stepped bit = CASE WHEN @now > DATEADD(millisecond, @latest_millis, DATEADD(day, @latest_days, CONVERT(datetime2(3), '19700101'))) THEN 1 ELSE 0 END, @unsure_count int = 0;
 DECLARE @due TABLE (lb_p int NOT NULL IDENTITY(1, 1) PRIMARY KEY, {key_declarations},
     lb_f bigint NOT NULL, lb_attempt int NOT NULL, lb_t uniqueidentifier NULL, lb_owner nvarchar(128) NULL,
     lb_since datetime2(7) NULL, lb_due datetime2(7) NOT NULL, lb_trace nvarchar(56) NULL,
@@ -65,6 +69,11 @@ SELECT {d_key_values} FROM @due AS d ORDER BY d.lb_due, d.lb_p;
 COMMIT TRANSACTION;
 
 -- :: update_due
+IF @is_stepped = 1 AND @P3 >= 0
+BEGIN
+    DELETE @due WHERE lb_state = 1;
+    SET @unsure_count = @@ROWCOUNT;
+END;
 {find_runs}DECLARE @count int = (SELECT COUNT(*) FROM @due), @changed_count int = 0;
 IF @count > 0
 BEGIN
@@ -93,12 +102,12 @@ ORDER BY d.lb_due, d.lb_p;
 SELECT @now AS lb_now, (SELECT TOP (1) t.{lease_due_time}
     FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
     WHERE t.{lease_state} IN (1, 2) AND t.{lease_due_time} IS NOT NULL{after_now}
-    ORDER BY t.{lease_due_time}) AS lb_due
+    ORDER BY t.{lease_due_time}) AS lb_due, @unsure_count AS lb_unsure
 OPTION (KEEPFIXED PLAN);
 COMMIT TRANSACTION;{read_later}
 
 -- :: next_due_unfiltered
-SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due
+SELECT @now AS lb_now, MIN(n.lb_due) AS lb_due, @unsure_count AS lb_unsure
 FROM (SELECT MIN(t.{lease_due_time}) AS lb_due FROM {table} AS t WITH (READCOMMITTEDLOCK, READPAST, ROWLOCK{due_hint})
         WHERE t.{lease_state} = 1{after_now}
     UNION ALL

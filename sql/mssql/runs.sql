@@ -49,7 +49,7 @@ WHERE lb_turn IN (SELECT c.lb_turn
     WHERE c.lb_place = 0 AND b.lb_turn NOT IN (SELECT i.lb_turn FROM (SELECT * FROM @picked{leased_items}) AS i WHERE i.lb_turn IS NOT NULL));
 
 -- :: run_number
-, CASE WHEN t.{group} IS NULL THEN 0 ELSE DENSE_RANK() OVER (ORDER BY t.{group}) END AS lb_run
+, CASE WHEN t.{group} IS NULL THEN 0 ELSE DENSE_RANK() OVER (ORDER BY CASE WHEN t.{group} IS NULL THEN 1 END, t.{group}) END AS lb_run
 
 -- :: runs_of_list
 SELECT DISTINCT t.{group} AS lb_group, t.{lease_token} AS lb_t

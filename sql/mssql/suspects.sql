@@ -8,7 +8,7 @@
 --   It also contains `leave_out` of left_out.sql: rows that refuse their leases are kept from the claim as suspects are.
 -- Parameters: those of claim.sql and reap.sql. The list of `choose_share` has one call.
 -- Results: a row with the column lb_held_back if suspects can have been kept from a call. It is 2 if a suspect waits that the call
---   does not get, or if the worker holds one.
+--   does not get, or if the worker holds one, and 3 if a suspect is all that the call can get.
 -- Locks, in order:
 --   `choose_share`: the application lock of the queue's suspects, for up to 5 s. S for a moment on rows of the list. U on suspects up to
 --   the first that can be leased. Then the locks of a claim, and X on a row of the list. COMMIT releases all of them.
@@ -104,7 +104,7 @@ IF @share = 'others'
     INSERT @waiting ({key_names}, lb_f)
     SELECT {d_key_columns}, d.lb_f FROM @left_out AS d
     WHERE NOT EXISTS (SELECT 1 FROM @waiting AS w WHERE {same_key_as_waiting} AND w.lb_f = d.lb_f);
-SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;{tell_busy_suspects}
+SET @is_held_back = CASE WHEN @share = 'all' THEN 0 WHEN @share = 'suspect' THEN 3 WHEN @share = 'nothing' OR EXISTS (SELECT 1 FROM @suspect) THEN 2 ELSE 1 END;{tell_busy_suspects}
 
 -- :: suspect_fits
 

@@ -7,7 +7,7 @@
 -- Parameters: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of keys, 1, or 0 if no row can have the key.
 --   @P6: JSON array with the key, {i: 0, k1 to k3}. @P7: maximum number of ready items to read. @P8: the time without an
 --   announcement after which a broker no longer counts as running, in seconds. `find_blocker`: @P1: the session that waits.
--- Results of `facts`: 1. the server's time, and 1 if no row was found and some row has NULL in the key. 2. The row. 3. The fence and the size of
+-- Results of `facts`: 1. the server's time, and 1 if no row was found and some row has NULL in the key. 2. The row. 3. The fence of
 --   the row, or no row if a transaction has locked it. 4. The position of the item among the ready items that were read, from 1 or
 --   NULL, and their number. In a queue with groups: the item's group. 5. The brokers, as in instance.sql. Without the table, or if the login may not see it, there is no
 --   fifth result.
@@ -53,7 +53,7 @@ SELECT CONVERT(int, t.{lease_state}) AS lb_state, t.{lease_owner} AS lb_w, t.{le
 FROM {key_list}
     INNER JOIN {table} AS t WITH (READUNCOMMITTED{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));
-SELECT t.{lease_fence} AS lb_f, CONVERT(bigint, {item_bytes}) AS lb_bytes
+SELECT t.{lease_fence} AS lb_f
 FROM {key_list}
     INNER JOIN {table} AS t WITH (XLOCK, READPAST, READCOMMITTEDLOCK, ROWLOCK{key_hint}) ON {join_list_on_key}
 OPTION (FORCE ORDER, LOOP JOIN, KEEPFIXED PLAN, OPTIMIZE FOR (@P5 = 1));

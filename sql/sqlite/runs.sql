@@ -34,4 +34,4 @@ SET {lease_state} = 0, {lease_state_time} = ?5, {lease_due_time} = NULL, {lease_
 WHERE {key_match} AND {lease_state} = 1 AND {lease_token} = ?4 AND {lease_fence} = ?6
 
 -- :: run_number
-, CASE WHEN {group} IS NULL THEN 0 ELSE dense_rank() OVER (ORDER BY {group}) END
+, CASE WHEN {group} IS NULL THEN 0 ELSE dense_rank() OVER (ORDER BY {group} NULLS LAST) END

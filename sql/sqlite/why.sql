@@ -1,5 +1,5 @@
 -- Purpose: find out why an item is not being claimed. Operators run it by hand.
--- Sections: `read_row` returns the row with the key, and the bytes of its values. If the item is ready, `find_ready` returns the keys of the items that claims take
+-- Sections: `read_row` returns the row with the key. If the item is ready, `find_ready` returns the keys of the items that claims take
 --   first; the place of the item among them is the number of items ahead. If there is no row, `same_group` is a part of it in a queue with groups.
 --   `find_null_key` looks for rows that
 --   have no key. `find_broker_table` looks for the list of the brokers, which `read_live` in instance.sql reads.
@@ -15,7 +15,7 @@
 
 -- :: read_row
 SELECT {key}, {lease_state}, {lease_owner}, {lease_state_time}, {lease_due_time}, {lease_attempt}, {lease_fence}, {lease_error},
-    {lease_token} IS NULL, {data_bytes}
+    {lease_token} IS NULL
 FROM {table}
 WHERE {key_match}
 

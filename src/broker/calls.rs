@@ -77,7 +77,12 @@ impl Broker {
             &queue.spec,
             &self.limits,
             self.store.secret(),
-            |group| self.store.reads().parse_group(queue.index, group),
+            |group| {
+                let reads = self.store.reads();
+                let group = reads.parse_group(queue.index, group)?;
+                reads.check_group_type(queue.index, &group)?;
+                Ok(group)
+            },
         )
     }
 
@@ -275,11 +280,7 @@ impl Broker {
                     AfterFailure::Retry(delay) if !failure.dead_letter => Some(delay),
                     _ => None,
                 },
-                error: failure
-                    .error
-                    .chars()
-                    .take(limits::MAX_ERROR_LENGTH)
-                    .collect(),
+                error: limits::stored_text(&failure.error),
             });
             let columns = failure.columns;
             settlements.push(settlement(queue, id, ending, columns, failure.checkpoint));

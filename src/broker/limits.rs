@@ -11,8 +11,9 @@ use lease_broker_store::Refusal;
 use super::error::Error;
 use crate::config::Limits;
 
-/// Characters of a failure's error message that are stored in the row. The rest is cut off.
-pub(super) const MAX_ERROR_LENGTH: usize = 1_024;
+/// UTF-16 units of a text for people, such as an error message or a reason, that are stored. The rest is cut off. SQL Server counts
+/// them so.
+const MAX_STORED_TEXT: usize = 1_024;
 /// The longest delay of an item: 366 days. A longer delay is almost certainly given in the wrong unit.
 const MAX_DELAY: Duration = Duration::from_secs(366 * 86_400);
 
@@ -43,9 +44,7 @@ impl RequestLimits {
                 "must not be empty: name the worker, for example by its host and process",
             ));
         }
-        if worker_id.contains('\0') {
-            return Err(Error::invalid(field, "must not contain NUL"));
-        }
+        check_nul(field, worker_id)?;
         let max = self.0.max_worker_id;
         if length > max {
             let problem = format!("{length} UTF-16 units exceed the limit of {max} characters");
@@ -133,7 +132,35 @@ pub(super) fn cancel_reason(given: &str) -> String {
     } else {
         given
     };
-    given.chars().take(MAX_ERROR_LENGTH).collect()
+    stored_text(given)
+}
+
+/// Returns a text for people in the form in which every store can keep it: cut, and with U+FFFD in place of NUL, which some databases
+/// cannot store.
+pub(super) fn stored_text(text: &str) -> String {
+    let mut units = 0;
+    let fits = |char: &char| {
+        units += char.len_utf16();
+        units <= MAX_STORED_TEXT
+    };
+    let chars = text.chars().take_while(fits);
+    chars
+        .map(|char| {
+            if char == '\0' {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                char
+            }
+        })
+        .collect()
+}
+
+/// Checks a text that names or selects something. Some databases cannot compare NUL.
+pub(super) fn check_nul(field: &str, text: &str) -> Result<(), Error> {
+    if text.contains('\0') {
+        return Err(Error::invalid(field, "must not contain NUL"));
+    }
+    Ok(())
 }
 
 fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> Result<(), Error> {
@@ -143,4 +170,17 @@ fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> 
         return Err(Error::limit(field(), problem, &value, &max));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_text_is_cut_between_characters_and_has_no_nul() {
+        assert_eq!(stored_text("a\0b"), "a\u{fffd}b");
+        let text = "a".to_owned() + &"🦀".repeat(1_023);
+        assert_eq!(stored_text(&text).encode_utf16().count(), 1_023);
+        assert_eq!(stored_text(&"a".repeat(1_025)).len(), 1_024);
+    }
 }

@@ -33,9 +33,6 @@ use super::error::Error;
 use super::recorded_leases::RecordedLeases;
 use super::wakeups::Wakeups;
 
-/// The longest reason of a change, in characters.
-const MAX_REASON: usize = 1_024;
-
 /// The caller of a change.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
@@ -157,9 +154,4 @@ fn filter_error(error: StoreError) -> Error {
         }
         other => other.into(),
     }
-}
-
-/// Cuts a reason.
-fn cut_reason(reason: &str) -> String {
-    reason.chars().take(MAX_REASON).collect()
 }

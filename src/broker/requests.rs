@@ -10,7 +10,7 @@ use lease_broker_value::Value;
 use uuid::Uuid;
 
 use super::error::Error;
-use super::limits::{RequestLimits, check_lease_duration};
+use super::limits::{RequestLimits, check_lease_duration, check_nul};
 
 /// A request to lease items.
 #[derive(Clone, Debug)]
@@ -94,7 +94,9 @@ fn claim_groups(
         ));
     }
     let parsed = groups.iter().enumerate().map(|(index, group)| {
-        parse(group).map_err(|problem| Error::invalid(format!("groups[{index}]"), problem))
+        let field = format!("groups[{index}]");
+        check_nul(&field, group)?;
+        parse(group).map_err(|problem| Error::invalid(field, problem))
     });
     let mut parsed: Vec<Key> = parsed.collect::<Result<_, _>>()?;
     if let Some(first) = token.as_u128().checked_rem(parsed.len() as u128) {

@@ -24,7 +24,7 @@ use crate::why::{Cause, causes, short_duration};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Causes: delayed, delay_over, no_due_time, leased, lease_expired, completed, dead, paused (the queue), group_paused, group_halted
-(by a dead item), group_leased and group_delayed (by an item of a group that keeps an order), group_full, max_leases, rate, too_large,
+(by a dead item), group_leased and group_delayed (by an item of a group that keeps an order), group_full, max_leases, rate,
 behind (other ready items come first), first, suspect, changing, locked (a foreign transaction holds a lock), no_broker, not_served,
 draining, brokers_unknown, unknown_state, no_row. Several can hold, the worst first.
 

@@ -53,9 +53,9 @@ pub struct QueueSpec {
     pub claim_strategy: ClaimStrategy,
     /// The age at which a lease is reported in the log and in the metrics. `None`: no lease is reported.
     pub max_lease_age: Option<Duration>,
-    /// The largest size of an item, estimated in bytes. A claim makes a larger item dead.
+    /// The largest size of an item, estimated in bytes. See [`Self::max_leased_bytes`].
     pub max_item_bytes: usize,
-    /// The largest size of a response, in bytes. No claim leases a larger item.
+    /// The largest size of a response, in bytes. See [`Self::max_leased_bytes`].
     pub max_response_bytes: usize,
     /// The time for which an Enqueue request with a request id is remembered.
     pub enqueue_memory: Duration,
@@ -85,6 +85,11 @@ impl KeepFor {
 }
 
 impl QueueSpec {
+    /// Returns the largest size of an item that a claim can lease, in bytes. A claim makes a larger item dead: it would wait for ever.
+    pub fn max_leased_bytes(&self) -> usize {
+        self.max_item_bytes.min(self.max_response_bytes)
+    }
+
     /// Returns the queue as a command sees it that only looks: without an archive, which such a command needs no right to read,
     /// and without the index of completed items, which only retention uses.
     #[must_use]

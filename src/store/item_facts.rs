@@ -54,8 +54,6 @@ pub struct ItemRow {
     pub error: Option<String>,
     /// Whether the row has a lease token.
     pub has_token: bool,
-    /// The size of the item in a response, in bytes. `None`: it is not known, because a transaction has locked the row.
-    pub size_bytes: Option<usize>,
     /// The number of ready items that claims take first. `None`: the item is not ready, or claims skip it because another
     /// program has locked it.
     pub ahead: Option<Ahead>,

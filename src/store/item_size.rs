@@ -1,6 +1,7 @@
 //! The size of an item in the response to a claim, estimated in bytes. Claims are bounded by it.
 
 use lease_broker_model::key::Key;
+use lease_broker_model::queue::QueueSpec;
 use lease_broker_value::Value;
 
 use super::ClaimedItem;
@@ -53,11 +54,20 @@ impl ItemSize {
 pub(super) const FULL_COUNTER_TEXT: &str =
     "its counter is full: the fencing token or the number of attempts cannot grow any more";
 
-/// Returns the error text of an item that is larger than any item may be.
-pub(super) fn too_large_text(size_bytes: usize, max_item_bytes: usize) -> String {
-    format!(
-        "the item has {size_bytes} bytes, more than limits.max_item_bytes, which is {max_item_bytes}"
-    )
+/// Returns the limit that an item exceeds which is larger than [`QueueSpec::max_leased_bytes`]. It follows the number of its bytes.
+pub(super) fn exceeded_limit(queue: &QueueSpec) -> String {
+    let most = queue.max_leased_bytes();
+    let setting = if most < queue.max_item_bytes {
+        "server.max_message_bytes"
+    } else {
+        "limits.max_item_bytes"
+    };
+    format!("bytes, more than {setting}, which is {most}")
+}
+
+/// Returns the end of the error text of an item that a claim has made dead because of its size. It follows the number of its bytes.
+pub(super) fn set_aside_text(queue: &QueueSpec) -> String {
+    exceeded_limit(queue) + ": make the item smaller or raise the setting, then redrive the item"
 }
 
 /// Returns the bytes that a key adds to a lease: once in the lease id as base64, and once in the item as text.

@@ -8,7 +8,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 
-use super::item_size::{long_key_bytes, too_large_text};
+use super::item_size::{exceeded_limit, long_key_bytes};
 use super::{ItemSize, NewItem, Problem, ProblemKind};
 
 /// The most bytes that a key which [`check_key_length`] accepts adds to a lease.
@@ -78,7 +78,7 @@ pub(super) fn check_item_size(
     is_key: impl Fn(&str) -> bool,
     is_data: impl Fn(&str) -> bool,
 ) -> Result<(), (String, Problem)> {
-    let most = queue.max_item_bytes.min(queue.max_response_bytes);
+    let most = queue.max_leased_bytes();
     // A column of NULL has the size of one that the item does not name.
     let wire_size = |value: &Value| match value {
         Value::Null => 0,
@@ -99,13 +99,7 @@ pub(super) fn check_item_size(
     }
     let largest = data().max_by_key(|(_, value)| wire_size(value));
     let name = largest.map(|(name, _)| name.clone()).unwrap_or_default();
-    let text = if size_bytes > queue.max_item_bytes {
-        too_large_text(size_bytes, queue.max_item_bytes)
-    } else {
-        format!(
-            "the item has {size_bytes} bytes in a response, more than server.max_message_bytes, which is {most}"
-        )
-    };
+    let text = format!("the item has {size_bytes} {}", exceeded_limit(queue));
     Err((name, Problem::unfit(text)))
 }
 

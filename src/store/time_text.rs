@@ -2,7 +2,8 @@
 //! send them for columns of times, and every store accepts the same ones.
 
 use lease_broker_value::Value;
-use time::{Date, Month, OffsetDateTime, Time, UtcOffset};
+use time::format_description::well_known::Rfc3339;
+use time::{Date, Duration, Month, OffsetDateTime, Time, UtcOffset};
 
 /// Parses a time such as `2026-11-20 22:15:20.5`, `2026-11-20T22:15Z` or `2026-11-20T22:15:20+05:30`. A date without a time is
 /// midnight, and a time without an offset is in UTC.
@@ -33,6 +34,14 @@ pub(super) fn timestamp(time: OffsetDateTime) -> Value {
         // There are fewer than 2^31 nanoseconds in a second.
         nanos: i32::try_from(time.nanosecond()).unwrap_or(0),
     }
+}
+
+/// Returns the text of a time for a column of texts, such as `2026-11-20T22:15:20.5Z`. `None`: it is outside the years 1 to 9999.
+pub(super) fn text_of_time(seconds: i64, nanos: i32) -> Option<String> {
+    let moment = OffsetDateTime::from_unix_timestamp(seconds).ok()?;
+    let moment = moment.checked_add(Duration::nanoseconds(nanos.into()))?;
+    let text = || moment.format(&Rfc3339).ok();
+    (1..=9_999).contains(&moment.year()).then(text).flatten()
 }
 
 /// Parses a date such as `2026-11-20`.

@@ -41,13 +41,6 @@ pub enum Cause {
     MaxLeases,
     /// The item is ready, and the rate of the queue is used up for this time.
     Rate(Duration),
-    /// The item is ready, and larger than any response.
-    TooLarge {
-        /// The size of the item in a response, in bytes.
-        size: usize,
-        /// The largest size of a response.
-        most: usize,
-    },
     /// The item is ready, and its last lease expired.
     Suspect,
     /// The item was ready, and another transaction was changing its row.
@@ -86,7 +79,6 @@ impl Cause {
             Self::Group(cause) => cause.name(),
             Self::MaxLeases => "max_leases",
             Self::Rate(_) => "rate",
-            Self::TooLarge { .. } => "too_large",
             Self::Suspect => "suspect",
             Self::Changing => "changing",
             Self::Locked(_) => "locked",
@@ -162,12 +154,6 @@ impl Cause {
             Self::Rate(wait) => format!(
                 "The rate of the queue is used up for {}: lease-broker limits {queue}",
                 short_duration(*wait)
-            ),
-            Self::TooLarge { size, most } => format!(
-                "It has {} bytes, more than a response may have ({}, server.max_message_bytes), so no claim leases it: make the item \
-                 smaller, leave large columns out (columns), or raise server.max_message_bytes.",
-                grouped(*size),
-                grouped(*most)
             ),
             Self::Suspect => "Its last lease expired, so it may have ended the process of its worker: only a worker that holds no other \
                 lease gets it."

@@ -458,6 +458,17 @@ async fn pause_of_a_group_is_checked() {
         ..pause_request("a")
     };
     invalid(pause_group(&client, past).await, "until");
+    invalid(pause_group(&client, pause_request("a\0b")).await, "group");
+    let claim = ClaimBatchRequest {
+        groups: vec!["a".to_owned(), "a\0b".to_owned()],
+        ..client.claim_request(1)
+    };
+    assert_field_error(
+        client.try_claim(claim).await,
+        Code::InvalidArgument,
+        "INVALID_FIELD",
+        "groups[1]",
+    );
     let plain = Server::start().await;
     let client = plain.client().await;
     invalid(pause_group(&client, pause_request("a")).await, "group");

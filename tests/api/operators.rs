@@ -196,6 +196,65 @@ async fn items_are_listed_by_each_part_of_a_filter() {
 }
 
 #[tokio::test]
+async fn nul_is_refused_in_a_filter_and_replaced_in_a_text() {
+    let queue = QUEUE.replace("[\"customer\"]", "[\"payload\"]");
+    let (_server, client) = start(&queue).await;
+    let nul = || "a\0b".to_owned();
+    let payload = BTreeMap::from([("payload".to_owned(), text("a\0b"))]);
+    for (filter, field) in [
+        (
+            ItemFilter {
+                owner: nul(),
+                ..ItemFilter::default()
+            },
+            "filter.owner",
+        ),
+        (
+            ItemFilter {
+                error_contains: nul(),
+                ..ItemFilter::default()
+            },
+            "filter.error_contains",
+        ),
+        (
+            ItemFilter {
+                columns: payload.into_iter().collect(),
+                ..ItemFilter::default()
+            },
+            "filter.columns[\"payload\"]",
+        ),
+        (
+            ItemFilter {
+                keys: vec!["1".to_owned(), "a\0b".to_owned()],
+                ..ItemFilter::default()
+            },
+            "filter.keys[1]",
+        ),
+    ] {
+        let request = ListItemsRequest {
+            filter: Some(filter),
+            ..list_request(ItemState::Dead)
+        };
+        let listed = list(&client, request).await;
+        assert_field_error(listed, Code::InvalidArgument, "INVALID_FIELD", field);
+    }
+    client.enqueue(&["a"]).await;
+    let lease = client.claim_one().await;
+    client.fail(&lease.lease_id, "binary \0 output").await;
+    let dead = list(&client, list_request(ItemState::Dead)).await;
+    assert_eq!(
+        dead.expect("listed").items[0].error,
+        "binary \u{fffd} output"
+    );
+    let request = StartOperationRequest {
+        reason: "\0".to_owned(),
+        ..redrive()
+    };
+    let started = begin(&client, request).await.expect("started");
+    assert_eq!(started.operation.expect("one").reason, "\u{fffd}");
+}
+
+#[tokio::test]
 async fn pages_list_every_item_once_in_both_directions() {
     let (server, client) = start(QUEUE).await;
     add_dead(&client, 25).await;

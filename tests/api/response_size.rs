@@ -13,7 +13,8 @@ use prost::Message as _;
 use tonic::Code;
 
 use crate::support::api_error::assert_field_error;
-use crate::support::client::{Client, completion, key, lease_ids, text};
+use crate::support::client::{Client, completion, duration, failure, key, lease_ids, text};
+use crate::support::database::query_value;
 use crate::support::server::{QUEUE, Server};
 use crate::support::timeout::with_timeout;
 
@@ -229,6 +230,41 @@ async fn item_over_max_item_bytes_becomes_dead() {
         .query_row(dead, [], |row| row.get(0))
         .expect("the item is dead");
     assert!(error.contains("limits.max_item_bytes"), "{error}");
+}
+
+/// Claims one item, and waits for it.
+async fn claim_next(client: &Client) -> Lease {
+    let request = client.waiting_claim_request(1, Duration::from_secs(30));
+    let leases = client.try_claim(request).await.expect("a claim");
+    leases.into_iter().next().expect("an item")
+}
+
+/// Each write is accepted. Together they make the item larger than any response.
+#[tokio::test]
+async fn item_that_its_columns_make_too_large_becomes_dead() {
+    let config = "
+server.max_message_bytes = 100000
+[queues.work]
+managed_columns = { payload = 'text', a = 'text', b = 'text' }
+writable = ['a', 'b']
+group = 'payload'
+";
+    let server = Server::with_config(config).await;
+    let client = server.client().await;
+    client.enqueue(&["group", "group"]).await;
+    for column in ["a", "b"] {
+        let lease = claim_next(&client).await;
+        let mut failed = failure(&lease.lease_id, "not yet");
+        let value = text(&"x".repeat(60_000));
+        failed.columns.insert(column.to_owned(), value);
+        failed.retry_delay = Some(duration(Duration::ZERO));
+        client.try_fail(vec![failed]).await.expect("failed");
+    }
+    // The item behind it is not blocked.
+    assert_eq!(key(&claim_next(&client).await), "2");
+    let dead = "SELECT lease_error FROM work WHERE id = 1 AND lease_state = 4";
+    let error: String = query_value(&server.database(), dead);
+    assert!(error.contains("server.max_message_bytes"), "{error}");
 }
 
 #[tokio::test]

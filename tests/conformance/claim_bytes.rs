@@ -139,7 +139,17 @@ pub(crate) async fn group_is_bounded_as_a_whole<H: Harness>() {
 }
 
 pub(crate) async fn item_over_the_queues_limit_becomes_dead<H: Harness>() {
-    let fixture = items_of::<H>(&[1], 64 * KIB).await;
+    for setting in ["limits.max_item_bytes", "server.max_message_bytes"] {
+        oversized_item_becomes_dead::<H>(setting).await;
+    }
+}
+
+async fn oversized_item_becomes_dead<H: Harness>(setting: &str) {
+    let fixture = items_with::<H>(vec!["x".repeat(KIB)], |queue| match setting {
+        "limits.max_item_bytes" => queue.max_item_bytes = 64 * KIB,
+        _ => queue.max_response_bytes = 64 * KIB,
+    })
+    .await;
     // Another program inserts the large row. Enqueue would refuse it.
     for (id, kibibytes) in [(2, 100), (3, 2)] {
         let payload = Value::Text("x".repeat(kibibytes * KIB));
@@ -153,10 +163,8 @@ pub(crate) async fn item_over_the_queues_limit_becomes_dead<H: Harness>() {
     assert_eq!(dead.key.to_string(), "2");
     assert_eq!((dead.fence, dead.attempt, dead.owner), (0, 0, None));
     let error = dead.error.expect("an error");
-    assert!(
-        error.contains("more than limits.max_item_bytes, which is 65536"),
-        "{error}"
-    );
+    let expected = format!("more than {setting}, which is 65536: make the item smaller or raise");
+    assert!(error.contains(&expected), "{error}");
     assert_eq!(fixture.redrive(9).await, 1);
     assert_eq!(fixture.claim(9).await, []);
     assert_eq!(fixture.counts().await, [0, 2, 0, 0, 1]);

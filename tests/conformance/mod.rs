@@ -362,6 +362,7 @@ macro_rules! conformance {
                     groups_of_every_kind_can_be_named
                 }
                 paused_groups {
+                    name_that_is_no_number_is_no_group_of_numbers
                     paused_group_gives_no_lease_and_others_go_on
                     parallel_group_can_be_paused
                     pause_of_a_group_ends_at_its_time

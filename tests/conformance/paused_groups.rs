@@ -257,3 +257,21 @@ pub(crate) async fn claim_after_the_answer_leases_nothing_of_the_group<H: Harnes
     let done = fixture.counts().await[State::Completed as usize];
     assert!(done > 0, "no claim ran beside a pause");
 }
+
+pub(crate) async fn name_that_is_no_number_is_no_group_of_numbers<H: Harness>() {
+    for kind in [Kind::Int, Kind::BigInt, Kind::Decimal] {
+        let table = Table::new("item")
+            .required("id", Kind::BigInt)
+            .column("customer", kind)
+            .key(&["id"]);
+        let fixture = Fixture::<H>::over(&[table], vec![grouped(STRICT)]).await;
+        let is_group = |name| {
+            let group = fixture.reads.parse_group(fixture.queue, name)?;
+            fixture.reads.check_group_type(fixture.queue, &group)
+        };
+        assert_eq!(is_group("7"), Ok(()), "{kind:?}");
+        for name in ["", "x"] {
+            assert!(is_group(name).is_err(), "{kind:?} {name:?}");
+        }
+    }
+}

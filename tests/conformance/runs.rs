@@ -87,6 +87,9 @@ pub(crate) async fn claim_gets_runs_of_consecutive_items<H: Harness>() {
     let fixture = items::<H>(grouped(RUNS), &names).await;
     let claimed = claim(&fixture, 99).await;
     assert_eq!(in_runs(&claimed), "1 2 4 6 | 3 8 | 5 | 9");
+    let mut numbers: Vec<u32> = claimed.iter().map(|item| item.run).collect();
+    numbers.dedup();
+    assert_eq!(numbers, [1, 2, 0]);
     let attempts = claimed.iter().map(|item| item.lease.attempt);
     assert_eq!(attempts.collect::<Vec<_>>(), [1; 8]);
     assert!(claim(&fixture, 99).await.is_empty(), "the group is busy");
@@ -294,7 +297,7 @@ pub(crate) async fn expired_run_counts_one_attempt<H: Harness>() {
     );
     // The first items are suspects: each is leased alone.
     let alone = fixture.claim_by(runs(9, 9)).await;
-    assert_eq!(in_runs(&alone), "1");
+    assert_eq!((&*in_runs(&alone), alone[0].run), ("1", 0));
 }
 
 pub(crate) async fn run_that_expires_in_parts_ends_as_one<H: Harness>() {

@@ -8,6 +8,7 @@ use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
 use crate::sql_server::statements::statement;
 use crate::sql_server::types::check_samples;
+use crate::support::skipped::skipped;
 
 #[tokio::test]
 async fn text_is_unchanged_in_every_column_type() {
@@ -40,6 +41,25 @@ async fn text_is_unchanged_in_every_column_type() {
         &samples[..7]
     };
     check_samples(harness, &program, samples).await;
+}
+
+/// Babelfish stores these types in UTF-8. On SQL Server a column of code page 1252 lacks the characters.
+#[tokio::test]
+async fn babelfish_returns_every_character_of_varchar() {
+    let Some((harness, program)) = start().await else {
+        return;
+    };
+    if !program.babelfish {
+        skipped("the server is not Babelfish");
+        return;
+    }
+    let samples = [
+        ("varchar(10)", "N'Ωł日'", text("Ωł日")),
+        ("varchar(6)", "N'😀😀😀'", text("😀😀😀")),
+        ("varchar(8000)", "N'żółć'", text("żółć")),
+        ("varchar(max)", "N'世界 🦀'", text("世界 🦀")),
+    ];
+    check_samples(harness, &program, &samples).await;
 }
 
 #[tokio::test]
@@ -87,7 +107,7 @@ async fn bytes_and_quoted_text_are_unchanged() {
 
 #[tokio::test]
 async fn character_outside_the_code_page_is_refused() {
-    let lacks = "character sets: it stores the character, and readers get a question mark";
+    let lacks = "character sets: it keeps a character that the column's set lacks";
     let Some((harness, program)) = start_on_sql_server(lacks).await else {
         return;
     };
@@ -169,6 +189,20 @@ async fn megabyte_of_enqueued_bytes_is_unchanged() {
         fixture.one().await.columns[1] == body,
         "the bytes have changed"
     );
+}
+
+/// A character can have two UTF-16 units.
+#[tokio::test]
+async fn babelfish_counts_the_characters_of_varchar() {
+    let Some((fixture, program)) = with_body("varchar(3)").await else {
+        return;
+    };
+    if !program.babelfish {
+        skipped("the server is not Babelfish");
+        return;
+    }
+    program.run("INSERT item (body) VALUES (N'😀😀😀')").await;
+    assert_eq!(fixture.one().await.columns[1], text("😀😀😀"));
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use crate::wire::responder::tokens::{Cell, Tokens};
 pub(crate) const OPERATION: &[&str] = &["[items]", "[lease_state]"];
 
 /// The time of the server, and one hour later.
-const NOW: Cell = Cell::Time(Some(1_800_000_000_000));
+pub(crate) const NOW_MILLIS: i64 = 1_800_000_000_000;
+const NOW: Cell = Cell::Time(Some(NOW_MILLIS));
 const DUE: Cell = Cell::Time(Some(1_800_003_600_000));
 
 /// The token of the fixture's claims.
@@ -74,9 +75,9 @@ fn released_row(id: i64) -> Vec<Cell> {
     row
 }
 
-/// The last row of the reaper: server time, next due time.
+/// The last row of the reaper: server time, next due time, number of leases that were left because of the clock.
 pub(crate) fn next_due_row() -> Vec<Cell> {
-    vec![NOW, DUE]
+    vec![NOW, DUE, Cell::Int(Some(0))]
 }
 
 pub(crate) fn claimed(ids: RangeInclusive<i64>) -> Tokens {
@@ -112,6 +113,14 @@ pub(crate) fn reaped(ids: RangeInclusive<i64>) -> Tokens {
 pub(crate) fn released(ids: RangeInclusive<i64>) -> Tokens {
     let rows: Vec<Vec<Cell>> = ids.map(released_row).collect();
     Tokens::new().rows(&rows)
+}
+
+/// The answer of a reaper that leaves a due lease as it is, because the clock shows a later time than it expects.
+pub(crate) fn reaped_unsure() -> Tokens {
+    let no_rows = Tokens::new().columns(&expired_row(1)).end_of_statement();
+    let mut last = next_due_row();
+    last[2] = Cell::Int(Some(1));
+    no_rows.rows(&[last])
 }
 
 /// The answer of a reaper that finds no due row.

@@ -154,10 +154,10 @@ async fn malformed_reaper_answer_is_an_error() {
     rows.extend(with_fewer_columns(&row, 0..11));
     let next = Some(next_due_row());
     assert_eq!(problems(rows, next, reap).await, NO_PROBLEMS);
-    let mut rows = with_wrong_values(&next_due_row(), &[0, 1]);
+    let mut rows = with_wrong_values(&next_due_row(), &[0, 1, 2]);
     // NULL: nothing will be due.
     rows.retain(|(description, _)| description != "NULL in column 1");
-    rows.extend(with_fewer_columns(&next_due_row(), 0..2));
+    rows.extend(with_fewer_columns(&next_due_row(), 0..3));
     for (description, next) in rows {
         let first = vec![(description, expired_row(1))];
         assert_eq!(problems(first, Some(next), reap).await, NO_PROBLEMS);

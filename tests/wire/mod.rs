@@ -25,6 +25,7 @@ mod responder;
 mod round_trips;
 mod sessions;
 mod silent_failures;
+mod slow_reapers;
 mod stalled_servers;
 mod tls;
 mod unreachable_servers;

@@ -103,6 +103,9 @@
 // texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
 // as a whole.
 //
+// A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
+// for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+//
 // Versions
 //
 // Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated for
@@ -578,10 +581,9 @@ type ClaimBatchResponse struct {
 	// Empty if no item was ready.
 	Leases []*Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
 	// The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-	// A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
-	// inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
-	// claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
-	// becomes dead when a claim meets it.
+	// A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is larger
+	// than the service's server.max_message_bytes or limits.max_item_bytes becomes dead when a claim meets it. Enqueue refuses such
+	// an item, but another program can insert one, and the columns and checkpoints that workers write can make one.
 	TooLarge []*TooLargeItem `protobuf:"bytes,2,rep,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	// Why there is no lease. HELD_BACK_UNSPECIFIED if there is one.
 	HeldBack HeldBack `protobuf:"varint,3,opt,name=held_back,json=heldBack,proto3,enum=leasebroker.v1.HeldBack" json:"held_back,omitempty"`
@@ -1953,7 +1955,7 @@ type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lease on the item.
 	LeaseId string `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// A description of the error. It is stored on the row, cut to 1,024 characters.
+	// A description of the error. It is stored on the row, cut to 1,024 UTF-16 units.
 	ErrorMessage string `protobuf:"bytes,2,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
 	// The delay before the next attempt, up to 366 days. Absent: the queue's backoff. Ignored if no attempts are left,
 	// and with dead_letter.

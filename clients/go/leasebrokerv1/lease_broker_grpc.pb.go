@@ -103,6 +103,9 @@
 // texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
 // as a whole.
 //
+// A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
+// for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+//
 // Versions
 //
 // Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated for

@@ -9,10 +9,12 @@ use lease_broker_store::{
     FoundItem, FoundItems, ItemFacts, ItemFilter, ItemRecord, ItemSearch, QueueIndex,
     SearchPosition,
 };
+use lease_broker_value::Value;
 
 use super::definition::{ItemSelection, StoredPlace, StoredTime};
 use super::{Operator, filter_error, page_token};
 use crate::broker::error::Error;
+use crate::broker::limits::check_nul;
 
 /// The maximum number of entries on a page of any list.
 pub const MAX_PAGE: usize = 1_000;
@@ -156,6 +158,7 @@ impl Operator {
     /// [`Error::QueueNotFound`], [`Error::InvalidField`] for a malformed key, [`Error::ItemNotFound`], and those of the store.
     pub async fn get_item(&self, queue: &str, key: &str) -> Result<OneItem, Error> {
         let (queue, _) = self.queue(queue)?;
+        check_nul("key", key)?;
         let parsed = self.inspect.parse_key(queue, key);
         let parsed = parsed.map_err(|problem| Error::invalid("key", problem))?;
         let record = self.inspect.read_item(queue, parsed.clone()).await?;
@@ -175,8 +178,10 @@ impl Operator {
         keys: &[String],
     ) -> Result<Arc<[Key]>, Error> {
         let keys = keys.iter().enumerate().map(|(index, key)| {
+            let field = format!("filter.keys[{index}]");
+            check_nul(&field, key)?;
             let parsed = self.inspect.parse_key(queue, key);
-            parsed.map_err(|problem| Error::invalid(format!("filter.keys[{index}]"), problem))
+            parsed.map_err(|problem| Error::invalid(field, problem))
         });
         keys.collect()
     }
@@ -238,10 +243,19 @@ pub(super) fn check_selection(
         length(&filter.error_contains),
         MAX_ERROR_PART,
     )?;
+    for (field, text) in [
+        ("filter.owner", &filter.owner),
+        ("filter.error_contains", &filter.error_contains),
+    ] {
+        check_nul(field, text.as_deref().unwrap_or_default())?;
+    }
     if filter.min_attempt.is_some_and(|attempt| attempt < 0) {
         return Err(Error::invalid("filter.min_attempt", "must not be negative"));
     }
-    for (name, _) in &filter.columns {
+    for (name, value) in &filter.columns {
+        if let Value::Text(text) = value {
+            check_nul(&format!("filter.columns[{name:?}]"), text)?;
+        }
         if !filterable.contains(name) {
             let problem = match filterable {
                 [] => "the queue's setting `filterable` lists no column".to_owned(),

@@ -45,6 +45,9 @@ impl Operator {
         // One entry per lease of the request: that it is in `leases`, or its refusal.
         let entries = request.leases.into_iter().map(|(text, fence)| {
             let refused = |problem| Cancelled::Refused(Refusal::of_field("key", problem));
+            if text.contains('\0') {
+                return Err(refused("must not contain NUL".to_owned()));
+            }
             let key = store.reads().parse_key(queue, &text).map_err(refused)?;
             // Several texts can be one key, such as `7` and `07`.
             if !seen.insert(key.to_string()) {

@@ -5,9 +5,9 @@ use uuid::Uuid;
 
 use super::definition::{Definition, ItemSelection, OperationChange};
 use super::items::{MAX_EXAMINED, MAX_PAGE, check_selection, page_size};
-use super::{Actor, Operator, cut_reason, filter_error, page_token};
+use super::{Actor, Operator, filter_error, page_token};
 use crate::broker::error::Error;
-use crate::broker::limits::{check_cancel_delay, check_delay};
+use crate::broker::limits::{check_cancel_delay, check_delay, stored_text};
 
 /// The maximum number of rows that a dry run looks at.
 const MAX_DRY_RUN: usize = 1_000_000;
@@ -104,7 +104,7 @@ impl Operator {
             kind: definition.change.kind(),
             definition: definition.to_json(),
             actor: actor.name.clone(),
-            reason: cut_reason(&start.reason),
+            reason: stored_text(&start.reason),
         };
         match self.store()?.start_operation(queue, new).await? {
             StartedOperation::Started(operation) | StartedOperation::Repeated(operation) => {

@@ -7,8 +7,9 @@ use lease_broker_store::{
     GroupPause, MAX_PAUSED_GROUPS, NewGroupPause, NewPause, PauseMode, QueueIndex, QueuePause,
 };
 
-use super::{Actor, Operator, cut_reason};
+use super::{Actor, Operator};
 use crate::broker::error::Error;
+use crate::broker::limits::{check_nul, stored_text};
 
 /// The longest pause with an end, counted from the clock of this process.
 const MAX_PAUSE: Duration = Duration::from_secs(366 * 86_400);
@@ -31,7 +32,7 @@ impl Operator {
         check_until(until)?;
         let pause = NewPause {
             mode,
-            reason: cut_reason(reason),
+            reason: stored_text(reason),
             actor: actor.name.clone(),
             until,
         };
@@ -64,9 +65,11 @@ impl Operator {
     ) -> Result<GroupPause, Error> {
         let (index, _) = self.queue(queue)?;
         let group = self.parse_group(index, group)?;
+        let checked = self.inspect.check_group_type(index, &group);
+        checked.map_err(|problem| Error::invalid("group", problem))?;
         check_until(until)?;
         let pause = NewGroupPause {
-            reason: cut_reason(reason),
+            reason: stored_text(reason),
             actor: actor.name.clone(),
             until,
         };
@@ -96,6 +99,7 @@ impl Operator {
     }
 
     fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, Error> {
+        check_nul("group", text)?;
         let parsed = self.inspect.parse_group(queue, text);
         parsed.map_err(|problem| Error::invalid("group", problem))
     }

@@ -5,7 +5,7 @@ use clap::Args;
 /// The reason of a change.
 #[derive(Debug, Args)]
 pub(super) struct AuditArgs {
-    /// Reason, for the audit log of the service, cut to 1,024 characters
+    /// Reason, for the audit log of the service, cut to 1,024 UTF-16 units
     #[arg(
         long,
         value_name = "TEXT",

@@ -38,6 +38,15 @@ pub trait Browse: Send + Sync + 'static {
     /// The reason why the text names no group: the queue has none, or the column cannot have this value.
     fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
 
+    /// Checks that a group has the type of its column. SQLite keeps a value of any type in any column, but a caller that names such a
+    /// group has almost certainly mistyped it.
+    ///
+    /// # Errors
+    /// The reason why the group does not have the type.
+    fn check_group_type(&self, _queue: QueueIndex, _group: &Key) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Counts the items of each state and measures the oldest ready item and the oldest lease.
     ///
     /// The cost does not grow with the table, so the result has limits. If more than [`Stats::COUNT_LIMIT`] items are

@@ -59,7 +59,7 @@ pub struct Claimed {
     /// [`MAX_TOO_LARGE`].
     pub too_large: Vec<TooLargeItem>,
     /// The number of items that the call made dead, because they can never be leased: each is larger than
-    /// [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes), or has a full counter.
+    /// [`max_leased_bytes`](lease_broker_model::queue::QueueSpec::max_leased_bytes), or has a full counter.
     pub made_dead: usize,
     /// True if further items may be ready for this call: the next one did not fit into the bytes that were left, or the call
     /// did not look at all of them.

@@ -57,7 +57,7 @@ pub trait Leases: Send + Sync + 'static {
     /// Sizes are estimates, made before items are leased ([`ItemSize`](crate::ItemSize)). An item that is larger than
     /// `max_bytes` alone is passed over, and stays ready. A call looks at no more than `max_items` +
     /// [`MAX_PASSED_OVER`](super::MAX_PASSED_OVER) items. A ready item that is larger than the queue's
-    /// [`max_item_bytes`](lease_broker_model::queue::QueueSpec::max_item_bytes) becomes dead.
+    /// [`max_leased_bytes`](lease_broker_model::queue::QueueSpec::max_leased_bytes) becomes dead.
     ///
     /// A call with a request id may be a retry whose first answer was lost. If leases with its token exist that have
     /// neither expired nor been settled, the call gets exactly these leases, and no new ones. Otherwise it claims new

@@ -41,6 +41,9 @@ FROM sys.columns AS c
 WHERE c.object_id = OBJECT_ID(@P1) AND c.graph_type IS NULL
 ORDER BY c.column_id";
 
+/// The code page of texts in UTF-8.
+pub(super) const UTF_8: i32 = 65_001;
+
 /// Follows the type of an encrypted column in messages.
 pub(super) const ENCRYPTED: &str = " (Always Encrypted)";
 
@@ -153,6 +156,11 @@ impl Table {
         let written: Vec<String> = written.collect::<Result<_, _>>()?;
         for column in &mut table.columns {
             as_written(&mut column.name, &written);
+            // Babelfish stores these texts in UTF-8, whatever the collation says. In the collation's code page a reader would get a
+            // question mark for each other character.
+            if connection.server_info.babelfish && column.code_page.is_some() {
+                column.code_page = Some(UTF_8);
+            }
         }
         table.indexes = indexes(connection, &object, &written).await?;
         let names = |index: &Index| {

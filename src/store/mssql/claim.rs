@@ -244,12 +244,15 @@ impl MssqlOperations {
         // If calls already hold leases, the first result set has them. Then come the new leases, and the items that were
         // passed over.
         let mut answer = ClaimAnswer::default();
+        let mut gives_suspect = false;
         for row in results.iter().flatten() {
             if decode::is_named(row, "lb_made_dead") {
                 made_dead += decode::integer_as::<usize>(row, 0)?;
             } else if suspects::is_held_back(row) {
+                let held_back = suspects::held_back(row)?;
                 answer.is_held_back = true;
-                answer.suspects = suspects::limit(row)?;
+                answer.suspects = held_back.limit;
+                gives_suspect = held_back.gives_suspect;
             } else if is_pause(row) {
                 answer.is_paused = true;
             } else if let Some(limits) = turn::limit_answer(row) {
@@ -276,6 +279,12 @@ impl MssqlOperations {
         if queue.spec.max_run() > 1 {
             for index in indexes {
                 restore_runs(&calls[*index], &mut claimed[*index].items);
+                if gives_suspect {
+                    // A suspect is leased alone and belongs to no run.
+                    for item in &mut claimed[*index].items {
+                        item.run = 0;
+                    }
+                }
             }
         }
         Ok(answer)
@@ -312,7 +321,7 @@ fn all_fit(queue: &QueueStatements, calls: &[&ClaimCall], max_bytes: usize) -> b
         return false;
     };
     let all: usize = calls.iter().map(|call| call.max_items).sum();
-    row <= queue.spec.max_item_bytes
+    row <= queue.spec.max_leased_bytes()
         && row.saturating_mul(all) <= max_bytes
         && calls
             .iter()

@@ -476,12 +476,12 @@ fn rejection_of(number: u32, message: &str) -> Rejection {
 }
 
 /// Returns the kind of problem for an error with [`Remedy::Refuse`]. Messages are translated, but the keywords of SQL in them
-/// are not. Babelfish gives the words of `PostgreSQL` for errors without a number of SQL Server.
+/// are not. Babelfish gives the words of `PostgreSQL`, with the number of SQL Server if there is one.
 fn kind_of(number: u32, message: &str) -> ProblemKind {
     let says = |words: &str| message.contains(words);
     match number {
         2601 | 2627 => ProblemKind::AlreadyExists,
-        547 if says("CHECK") => ProblemKind::Check,
+        547 if says("CHECK") || says("check constraint") => ProblemKind::Check,
         547 => ProblemKind::ForeignKey,
         544 | 271 => ProblemKind::ColumnNotWritable,
         33504 | 37359 => ProblemKind::Other,
@@ -496,16 +496,17 @@ fn kind_of(number: u32, message: &str) -> ProblemKind {
 }
 
 /// Returns the name of the constraint or of the unique index in a message of the server. Its place among the quoted names does
-/// not depend on the language of the message.
+/// not depend on the language of the message. A message of Babelfish can quote the table first.
 fn constraint_of(number: u32, message: &str) -> Option<String> {
+    if let Some((_, violated)) = message.split_once(" violates ")
+        && let Some((_, name)) = violated.split_once(" constraint \"")
+    {
+        return name.split('"').next().map(str::to_owned);
+    }
     let (quote, index) = match number {
         547 => ('"', 0),
         2627 => ('\'', 0),
         2601 => ('\'', 1),
-        UNMAPPED => {
-            let (_, name) = message.split_once("constraint \"")?;
-            return name.split('"').next().map(str::to_owned);
-        }
         _ => return None,
     };
     let mut quoted = message.split(quote).skip(1).step_by(2);
@@ -591,6 +592,54 @@ mod tests {
             ),
         ] {
             assert_eq!(without_value(message), expected);
+        }
+    }
+
+    #[test]
+    fn constraint_and_its_kind_are_found() {
+        use ProblemKind::{AlreadyExists, Check, ForeignKey};
+        for (number, message, kind, constraint) in [
+            (
+                547,
+                "The INSERT statement conflicted with the CHECK constraint \"ck\". The conflict occurred in database \"d\".",
+                Check,
+                "ck",
+            ),
+            (
+                547,
+                "Die INSERT-Anweisung steht in Konflikt mit der FOREIGN KEY-Einschränkung \"fk\".",
+                ForeignKey,
+                "fk",
+            ),
+            (
+                2627,
+                "Violation of UNIQUE KEY constraint 'uq'. Cannot insert duplicate key in object 'dbo.t'.",
+                AlreadyExists,
+                "uq",
+            ),
+            // Messages of Babelfish.
+            (
+                547,
+                "new row for relation \"t\" violates check constraint \"ck\"",
+                Check,
+                "ck",
+            ),
+            (
+                547,
+                "insert or update on table \"t\" violates foreign key constraint \"fk\"",
+                ForeignKey,
+                "fk",
+            ),
+            (
+                2627,
+                "duplicate key value violates unique constraint \"uq\"",
+                AlreadyExists,
+                "uq",
+            ),
+        ] {
+            assert_eq!(kind_of(number, message), kind, "{message}");
+            let found = constraint_of(number, message);
+            assert_eq!(found.as_deref(), Some(constraint), "{message}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use lease_broker_model::key::Key;
 
-use super::catalogue::Column;
+use super::catalogue::{Column, UTF_8};
 use super::quote::quote;
 use super::server_info::TextBytes;
 use super::types::ColumnType;
@@ -89,7 +89,7 @@ fn data_part(column: &Column, text_bytes: TextBytes) -> Option<Part> {
         ColumnType::Text if column.declared.starts_with('n') || column.declared == "sysname" => {
             (value, "* 3 / 2")
         }
-        ColumnType::Text if column.code_page == Some(65_001) => (value, ""),
+        ColumnType::Text if column.code_page == Some(UTF_8) => (value, ""),
         ColumnType::Text => (value, "* 3"),
         _ => return None,
     };

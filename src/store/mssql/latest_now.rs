@@ -10,11 +10,30 @@ const MAX_TIME: i64 = 253_402_300_799_999;
 /// A parameter with the latest time of the clock at the moment when the batch is sent. The wait for a connection is no step.
 pub(super) struct LatestNow(pub(super) Option<LatestTime>);
 
+/// The reaper's form of the parameter: [`LatestNow`], or the answer that the clock was stepped forward.
+pub(super) enum ReaperClock {
+    Latest(Option<LatestTime>),
+    Stepped,
+}
+
+impl ToSql for ReaperClock {
+    fn to_sql(&self) -> ColumnData<'_> {
+        match self {
+            Self::Latest(latest) => latest_now(*latest),
+            Self::Stepped => ColumnData::I64(Some(-1)),
+        }
+    }
+}
+
 impl ToSql for LatestNow {
     fn to_sql(&self) -> ColumnData<'_> {
-        let latest = self.0.map(LatestTime::now);
-        ColumnData::I64(latest.filter(|latest| (0..=MAX_TIME).contains(latest)))
+        latest_now(self.0)
     }
+}
+
+fn latest_now<'a>(latest: Option<LatestTime>) -> ColumnData<'a> {
+    let latest = latest.map(LatestTime::now);
+    ColumnData::I64(latest.filter(|latest| (0..=MAX_TIME).contains(latest)))
 }
 
 #[cfg(test)]

@@ -96,6 +96,11 @@ impl QueueStatements {
             return Err(format!("{name:?} is part of the key and cannot be NULL"));
         }
         value_limits::check(value, column)?;
+        if let (Value::Text(text), false) = (value, self.stores_nul)
+            && text.contains('\0')
+        {
+            return Err("the database stores no NUL character".to_owned());
+        }
         match types::encode(value, column.kind)? {
             EntryValue::Json(Json::String(text))
                 if text.encode_utf16().count() > MAX_INLINE_UNITS =>

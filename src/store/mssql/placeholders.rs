@@ -2,7 +2,7 @@
 
 use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec, SoftLockColumn};
 
-use super::catalogue::{Column, Table, collate, of_column, variable_type};
+use super::catalogue::{Column, Table, UTF_8, collate, of_column, variable_type};
 use super::quote::{quote, quote_table, text_literal};
 use super::statement_parts::queue_comment;
 use super::types::ColumnType;
@@ -264,8 +264,14 @@ fn as_read(value: &str, column: &Column) -> String {
         ColumnType::Json => format!("CONVERT(nvarchar(max), {value})"),
         ColumnType::Text if column.code_page.is_some_and(|page| page != 1252) => {
             let (_, [length, _]) = split_sizes(&column.declared);
-            // nvarchar has at most 4,000 characters, or `max`.
-            match length {
+            // Babelfish counts characters in varchar and UTF-16 units in nvarchar.
+            let units = if column.code_page == Some(UTF_8) {
+                2
+            } else {
+                1
+            };
+            // nvarchar has at most 4,000 units, or `max`.
+            match length.map(|length| length * units) {
                 Some(length @ 1..=4_000) => format!("CONVERT(nvarchar({length}), {value})"),
                 _ => format!("CONVERT(nvarchar(max), {value})"),
             }

@@ -28,7 +28,7 @@ use super::types::{self, ColumnType};
 use super::why_statements::WhyStatements;
 use super::{index, partitions, placeholders, run_parts, suspects, turn_parts};
 use crate::adoption::archive_columns;
-use crate::item_size::FULL_COUNTER_TEXT;
+use crate::item_size::{FULL_COUNTER_TEXT, set_aside_text};
 use crate::queue_columns::QueueColumns;
 use crate::template::{Placeholders, render};
 use crate::{ItemSize, MAX_PASSED_OVER, MAX_TOO_LARGE, StoreError};
@@ -73,6 +73,8 @@ pub(super) struct QueueStatements {
     pub(super) has_triggers: bool,
     /// Whether an index of the table drops duplicates instead of refusing them.
     pub(super) drops_duplicates: bool,
+    /// Texts can contain NUL. Babelfish stores none.
+    pub(super) stores_nul: bool,
 }
 
 /// The rendered statements.
@@ -311,6 +313,7 @@ impl QueueStatements {
             placeholders,
             has_triggers,
             drops_duplicates: table.indexes.iter().any(|index| index.drops_duplicates),
+            stores_nul: !matches!(text_bytes, TextBytes::Length),
         }
     }
 
@@ -407,12 +410,11 @@ const SIZE_SECTIONS: [&str; 8] = [
 
 /// Sets the placeholders of the sizes of items.
 fn set_size_placeholders(placeholders: &mut Placeholders, spec: &QueueSpec, bytes: ItemBytes) {
-    let of_item = bytes.exact.as_ref().unwrap_or(&bytes.bound).clone();
     for (placeholder, value) in [
-        ("item_bytes", of_item),
         ("bytes_bound", bytes.bound),
         ("bytes_exact", bytes.exact.unwrap_or_default()),
-        ("max_item_bytes", spec.max_item_bytes.to_string()),
+        ("max_item_bytes", spec.max_leased_bytes().to_string()),
+        ("set_aside_text", set_aside_text(spec)),
         ("passed_over", MAX_PASSED_OVER.to_string()),
         ("named", MAX_TOO_LARGE.to_string()),
     ] {

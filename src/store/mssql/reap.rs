@@ -7,7 +7,7 @@ use tiberius::ToSql;
 
 use super::decode;
 use super::error::RetrySafety;
-use super::latest_now::LatestNow;
+use super::latest_now::{LatestNow, ReaperClock};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
 use super::types;
@@ -15,6 +15,9 @@ use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change. Each costs a batch.
 const MAX_REFUSED: usize = 50;
+/// The number of batches after which the server's clock is taken for one that was not stepped, if each took so long that this explains
+/// the time that it showed.
+const MAX_SLOW: usize = 3;
 
 impl MssqlOperations {
     pub(super) async fn reap(
@@ -75,7 +78,11 @@ impl MssqlOperations {
         Ok(reaped)
     }
 
-    /// Reaps up to `limit` rows in one batch. `refused`: the number of due rows before them that stay as they are.
+    /// Reaps up to `limit` rows. `refused`: the number of due rows before them that stay as they are.
+    ///
+    /// A batch for which the server's clock shows a later time than `latest` ends no lease. The clock was stepped forward if it shows
+    /// a later time than is possible even at the end of the batch. Otherwise the server can have taken long until it read the clock.
+    /// The batch is then sent again, which takes less time, since the server has compiled it.
     async fn reap_rows(
         &self,
         queue: &QueueStatements,
@@ -83,12 +90,39 @@ impl MssqlOperations {
         refused: Option<usize>,
         latest: Option<LatestTime>,
     ) -> Result<Reaped, StoreError> {
+        let mut clock = ReaperClock::Latest(latest);
+        let (mut promoted, mut batches) = (0, 0);
+        loop {
+            batches += 1;
+            let (mut reaped, is_unsure) = self.reap_batch(queue, limit, refused, &clock).await?;
+            promoted += reaped.promoted;
+            if !is_unsure {
+                reaped.promoted = promoted;
+                return Ok(reaped);
+            }
+            let is_explained = |time| latest.is_none_or(|latest| time <= latest.now());
+            clock = match reaped.time {
+                Some(time) if !is_explained(time) => ReaperClock::Stepped,
+                // The batch can have taken as long each time.
+                _ if batches >= MAX_SLOW => ReaperClock::Latest(None),
+                _ => ReaperClock::Latest(latest),
+            };
+        }
+    }
+
+    /// Runs the batch of [`Self::reap_rows`] once. Returns also whether it left due leases as they are because of the clock.
+    async fn reap_batch(
+        &self,
+        queue: &QueueStatements,
+        limit: usize,
+        refused: Option<usize>,
+        clock: &ReaperClock,
+    ) -> Result<(Reaped, bool), StoreError> {
         let limit = to_sql(limit.saturating_add(refused.unwrap_or(0)));
         // 0: an item never becomes dead.
         let max_attempts = queue.spec.retry.max_attempts.unwrap_or(0);
         let max_attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let latest = LatestNow(latest);
-        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, &latest];
+        let mut parameters: Vec<&dyn ToSql> = vec![&limit, &max_attempts, clock];
         let refused = refused.map(to_sql);
         let sql = match &refused {
             None => &queue.sql.reap,
@@ -109,6 +143,7 @@ impl MssqlOperations {
             }
         };
         let mut reaped = Reaped::default();
+        let mut is_unsure = false;
         // The lease, the state before and the state after.
         let states = queue.held_columns();
         for row in decode::result_set(&results, 0)? {
@@ -123,6 +158,7 @@ impl MssqlOperations {
         }
         if let Some(row) = decode::result_set(&results, 1)?.first() {
             reaped.time = Some(decode::time(row, 0)?);
+            is_unsure = decode::integer(row, 2)? > 0;
             if types::decode(row.get_column_data(1)?)? != Value::Null {
                 reaped.next_due = Some(decode::lease_expiry(row, 0, 1)?.time_left);
             }
@@ -132,7 +168,7 @@ impl MssqlOperations {
             reaped.time = released.as_ref().map(|one| one.end_time).or(reaped.time);
             reaped.released.extend(released);
         }
-        Ok(reaped)
+        Ok((reaped, is_unsure))
     }
 
     /// Returns the keys of the rows that are due longest.

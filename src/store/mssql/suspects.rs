@@ -66,7 +66,19 @@ pub(super) fn is_held_back(row: &Row) -> bool {
     decode::is_named(row, "lb_held_back")
 }
 
-/// Reads such a row. Returns the reason for a call that gets nothing, if suspects are the reason.
-pub(super) fn limit(row: &Row) -> Result<Option<Limited>, StoreError> {
-    Ok((decode::integer(row, 0)? == 2).then_some(Limited::Suspects))
+/// The answer of such a row.
+pub(super) struct HeldBack {
+    /// The reason for a call that gets nothing, if suspects are the reason.
+    pub(super) limit: Option<Limited>,
+    /// The new lease, if there is one, is that of a suspect.
+    pub(super) gives_suspect: bool,
+}
+
+/// Reads such a row.
+pub(super) fn held_back(row: &Row) -> Result<HeldBack, StoreError> {
+    let number = decode::integer(row, 0)?;
+    Ok(HeldBack {
+        limit: (number >= 2).then_some(Limited::Suspects),
+        gives_suspect: number == 3,
+    })
 }

@@ -11,7 +11,7 @@ use time::{Duration, OffsetDateTime};
 use super::list_parameters::{EntryValue, unescape_sql};
 use crate::StoreError;
 use crate::new_item::is_decimal;
-use crate::time_text::{parse_date, parse_time, parse_zoned, timestamp};
+use crate::time_text::{parse_date, parse_time, parse_zoned, text_of_time, timestamp};
 
 /// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +237,10 @@ fn encode_json(value: &Value, column: ColumnType) -> Result<Json, String> {
             refuse("must be decimal digits such as -12.50")
         }
         (Value::Timestamp { seconds, nanos }, Column::DateTimeOffset | Column::Text) => {
-            Ok(json!(rfc3339(*seconds, *nanos)))
+            match text_of_time(*seconds, *nanos) {
+                Some(text) => Ok(json!(text)),
+                None => refuse("is outside the years 0001 to 9999"),
+            }
         }
         (Value::Timestamp { .. }, Column::DateTime) => Ok(json!(utc_text(value))),
         _ => refuse("does not fit the column's type"),

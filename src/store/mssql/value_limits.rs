@@ -8,7 +8,7 @@ use time::{OffsetDateTime, PrimitiveDateTime};
 
 use super::catalogue::Column;
 use super::types::ColumnType;
-use crate::time_text::{parse_time, parse_zoned, timestamp};
+use crate::time_text::{parse_time, parse_zoned, text_of_time, timestamp};
 
 /// The largest offset of a `datetimeoffset` in seconds, in both directions.
 const MAX_OFFSET: i32 = 14 * 3_600;
@@ -22,6 +22,12 @@ pub(super) fn check(value: &Value, column: &Column) -> Result<(), String> {
     match (value, column.kind) {
         (Value::Text(text), ColumnType::Text) => {
             check_length(text.encode_utf16().count(), sizes[0])
+        }
+        (Value::Int(int), ColumnType::Text) => check_length(int.to_string().len(), sizes[0]),
+        (Value::Decimal(digits), ColumnType::Text) => check_length(digits.len(), sizes[0]),
+        (Value::Timestamp { seconds, nanos }, ColumnType::Text) => {
+            let text = text_of_time(*seconds, *nanos).unwrap_or_default();
+            check_length(text.len(), sizes[0])
         }
         (Value::Bytes(bytes), ColumnType::Binary) => check_length(bytes.len(), sizes[0]),
         (Value::Text(digits) | Value::Decimal(digits), ColumnType::Decimal | ColumnType::Money) => {

@@ -58,10 +58,7 @@ impl MssqlOperations {
                 .transpose()?,
         };
         if let Some(row) = decode::result_set(&results, 1)?.first() {
-            let mut row = read_row(row, decode::single_row(&results, 3)?)?;
-            let free = decode::result_set(&results, 2)?.first();
-            let size = free.map(|free| decode::integer_as(free, 1));
-            row.size_bytes = size.transpose()?;
+            let row = read_row(row, decode::single_row(&results, 3)?)?;
             if row.state == Some(State::Ready) {
                 let name = &queue.spec.name;
                 let mut pauses = self.pauses().await?.into_iter();
@@ -78,7 +75,7 @@ impl MssqlOperations {
                 }
             }
             facts.row = Some(row);
-            let is_free = free.is_some();
+            let is_free = !decode::result_set(&results, 2)?.is_empty();
             facts.lock = self.find_lock(queue, &lists, is_free).await?;
         }
         Ok(facts)
@@ -188,7 +185,6 @@ fn read_row(row: &Row, place: &Row) -> Result<ItemRow, StoreError> {
         fence: decode::optional_integer(row, 5)?.unwrap_or(0),
         error: decode::optional_text(row, 6)?,
         has_token: decode::optional_integer(row, 7)? == Some(0),
-        size_bytes: None,
         ahead: match state {
             Some(State::Ready) => ahead()?,
             _ => None,

@@ -143,7 +143,11 @@ pub(super) fn store(value: &Value, column: ColumnType) -> Result<SqlValue, Strin
         (Value::Decimal(digits), Column::Text) => Ok(SqlValue::Text(digits.clone())),
         (Value::Decimal(digits), Column::Decimal { .. }) => decimal(digits),
         (Value::Timestamp { seconds, nanos }, Column::Text | Column::Timestamp) => {
-            match moments::text_of(*seconds, *nanos) {
+            let text = match column {
+                Column::Text => time_text::text_of_time(*seconds, *nanos),
+                _ => moments::text_of(*seconds, *nanos),
+            };
+            match text {
                 Some(text) => Ok(SqlValue::Text(text)),
                 None => refuse(value, "is outside the years 0001 to 9999"),
             }

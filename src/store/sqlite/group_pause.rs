@@ -8,6 +8,7 @@ use super::cancel::kind_of;
 use super::column_value::Stored;
 use super::queue_statements::QueueStatements;
 use super::quote::quote;
+use super::types::ColumnType;
 use super::write_context::WriteContext;
 use crate::index_role::IndexRole;
 use crate::key_text;
@@ -22,6 +23,26 @@ impl QueueStatements {
     pub(super) fn parse_group(&self, text: &str) -> Result<Key, String> {
         let column = self.group.as_ref().ok_or("the queue has no groups")?;
         key_text::parse(text, &[kind_of(column.kind)])
+    }
+
+    /// Checks that a group has the type of its column. See [`Browse::check_group_type`](crate::Browse::check_group_type).
+    pub(super) fn check_group_type(&self, group: &Key) -> Result<(), String> {
+        let (Some(column), [Value::Text(text)]) = (&self.group, &*group.0) else {
+            return Ok(());
+        };
+        match column.kind {
+            ColumnType::Integer
+            | ColumnType::RowNumber
+            | ColumnType::Real
+            | ColumnType::Bool
+            | ColumnType::Decimal { .. } => Err(format!("{text:?} is not a number")),
+            ColumnType::Timestamp | ColumnType::Date | ColumnType::Time | ColumnType::Uuid
+                if text.is_empty() =>
+            {
+                Err("must not be empty".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

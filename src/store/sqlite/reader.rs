@@ -172,6 +172,10 @@ impl Browse for SqliteReader {
         self.queues[queue.0].parse_group(text)
     }
 
+    fn check_group_type(&self, queue: QueueIndex, group: &Key) -> Result<(), String> {
+        self.queues[queue.0].check_group_type(group)
+    }
+
     async fn timed_stats(
         &self,
         queue: QueueIndex,

@@ -174,8 +174,8 @@ fn find_waiting(
             }
         }
         let size_bytes = read_size(connection, queue, &key)?;
-        // A claim makes an item dead that is larger than any may be.
-        if size_bytes > call.max_bytes && size_bytes <= queue.spec.max_item_bytes {
+        // A claim makes an item dead that no claim can lease.
+        if size_bytes > call.max_bytes && size_bytes <= queue.spec.max_leased_bytes() {
             waiting.too_large.push(TooLargeItem { key, size_bytes });
             continue;
         }

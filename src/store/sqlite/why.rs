@@ -11,7 +11,6 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use uuid::Uuid;
 
 use super::queue_statements::QueueStatements;
-use super::row_error::RowError;
 use super::soft_lock_value::{integer, text};
 use super::statement::{bind, bind_key};
 use super::{group_list, instance, pause, turn};
@@ -62,7 +61,7 @@ pub(super) fn item_facts(
     Ok(facts)
 }
 
-/// Reads the row of an item. If a generated column fails on a value of the row, its size is not known.
+/// Reads the row of an item.
 fn read_row(
     connection: &Connection,
     queue: &QueueStatements,
@@ -71,39 +70,16 @@ fn read_row(
     if !queue.can_have_key(key) {
         return Ok(None);
     }
-    let statements = &queue.sql.why;
-    let row = match read_row_by(&statements.read_row, connection, queue, key) {
-        Err(RowError::Refused(_)) => {
-            read_row_by(&statements.read_row_without_size, connection, queue, key)?
-        }
-        row => row?,
-    };
-    Ok(row)
-}
-
-/// Reads the row of an item with one of the statements that begin with `read_row`.
-fn read_row_by(
-    sql: &str,
-    connection: &Connection,
-    queue: &QueueStatements,
-    key: &Key,
-) -> Result<Option<ItemRow>, RowError> {
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(&queue.sql.why.read_row)?;
     bind_key(&mut statement, key)?;
     let mut rows = statement.raw_query();
-    let failure = match rows.next() {
-        Ok(None) => return Ok(None),
-        Ok(Some(row)) => return Ok(Some(item_row(connection, queue, key, row)?)),
-        Err(failure) => failure,
-    };
-    drop(rows);
-    Err(RowError::new(connection, &statement, &failure))
+    let row = rows.next()?;
+    row.map(|row| item_row(connection, queue, row)).transpose()
 }
 
 fn item_row(
     connection: &Connection,
     queue: &QueueStatements,
-    key: &Key,
     row: &Row<'_>,
 ) -> Result<ItemRow, StoreError> {
     let first = queue.key.len();
@@ -122,9 +98,6 @@ fn item_row(
         fence: integer(row, first + 5)?.unwrap_or(0),
         error: text(row, first + 6)?,
         has_token: integer(row, first + 7)? == Some(0),
-        size_bytes: integer(row, first + 8)?
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .map(|bytes| queue.item_size.of_stored(key, bytes)),
         ahead,
     })
 }

@@ -1,6 +1,5 @@
 //! The rendered statements of `why.sql`.
 
-use crate::adoption::with;
 use crate::template::{Placeholders, render};
 
 const WHY: &str = lease_broker_sql::sqlite::WHY;
@@ -8,8 +7,6 @@ const WHY: &str = lease_broker_sql::sqlite::WHY;
 /// The statements of `why.sql`. The fields have the names of the sections.
 pub(super) struct WhyStatements {
     pub(super) read_row: String,
-    /// `read_row` with NULL in place of the bytes.
-    pub(super) read_row_without_size: String,
     pub(super) find_ready: String,
     pub(super) find_null_key: String,
     pub(super) find_broker_table: String,
@@ -25,11 +22,9 @@ impl WhyStatements {
             String::new()
         };
         placeholders.insert("same_group", same_group);
-        let without_size = with(&placeholders, [("data_bytes", "NULL".to_owned())]);
         let text = |section| render(WHY, section, &placeholders);
         Self {
             read_row: text("read_row"),
-            read_row_without_size: render(WHY, "read_row", &without_size),
             find_ready: text("find_ready"),
             find_null_key: text("find_null_key"),
             find_broker_table: text("find_broker_table"),

@@ -5,7 +5,7 @@ use rusqlite::Row;
 
 use super::{Bytes, ClaimStatements};
 use crate::contract::{due_after, restore_runs};
-use crate::item_size::{FULL_COUNTER_TEXT, too_large_text};
+use crate::item_size::{FULL_COUNTER_TEXT, set_aside_text};
 use crate::sqlite::error::{ended_lease, unchanged_row};
 use crate::sqlite::ready_item::{Picked, ReadyItem, read_expiry, read_leased, read_run, read_size};
 use crate::sqlite::row_error::{RowError, change_row};
@@ -111,7 +111,7 @@ impl ClaimStatements<'_> {
             if let Picked::Item(item) = &ready.picked {
                 let size = queue.item_size.of(item);
                 bytes += size;
-                fits = bytes <= call.max_bytes && size <= queue.spec.max_item_bytes;
+                fits = bytes <= call.max_bytes && size <= queue.spec.max_leased_bytes();
             }
             ready.run = run;
             items.push(ready);
@@ -173,7 +173,7 @@ impl ClaimStatements<'_> {
             return Ok(None);
         };
         let none_ready = ready.len() < call.max_items;
-        let (max_bytes, max_item_bytes) = (call.max_bytes, self.queue.spec.max_item_bytes);
+        let (max_bytes, max_item_bytes) = (call.max_bytes, self.queue.spec.max_leased_bytes());
         let item_size = &self.queue.item_size;
         claimed.items.reserve(ready.len());
         let fits = |claimed: &mut Claimed, item: &ClaimedItem| {
@@ -249,7 +249,7 @@ impl ClaimStatements<'_> {
             let mut is_taken = false;
             let size_bytes = read_size(connection, queue, ready.key())?;
             claimed.has_more = false;
-            if size_bytes > queue.spec.max_item_bytes {
+            if size_bytes > queue.spec.max_leased_bytes() {
                 oversized.push((ready.key().clone(), size_bytes));
                 claimed.has_more = oversized.len() == MAX_SET_ASIDE;
             } else if size_bytes > call.max_bytes {
@@ -278,7 +278,7 @@ impl ClaimStatements<'_> {
         claimed.has_more |= looked_at == limit && fitting.len() < call.max_items;
         self.refused = refused;
         for (key, size_bytes) in oversized {
-            let error = too_large_text(size_bytes, self.queue.spec.max_item_bytes);
+            let error = format!("the item has {size_bytes} {}", set_aside_text(&queue.spec));
             let is_changed = self.set_aside(&queue.sql.set_aside, &key, &error)?;
             claimed.made_dead += usize::from(is_changed == Some(true));
         }

@@ -103,6 +103,9 @@
 // texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
 // as a whole.
 //
+// A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
+// for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+//
 // Versions
 //
 // Numbers and names that were used once are reserved, and never get another meaning. Clients that were generated for
@@ -231,10 +234,9 @@ export type ClaimBatchResponse = Message<"leasebroker.v1.ClaimBatchResponse"> & 
 
   /**
    * The first ready items that are larger than max_bytes by themselves, at most 10. They are not leased and not changed.
-   * A claim with a larger max_bytes gets those that the message limit of the service allows. If another program has
-   * inserted an item that is larger than that limit, no claim gets it, and GetItem of the AdminService gives the limit. A
-   * claim looks at no more than max_items + 100 ready items. An item that is larger than the service's limits.max_item_bytes
-   * becomes dead when a claim meets it.
+   * A claim with a larger max_bytes gets them. A claim looks at no more than max_items + 100 ready items. An item that is larger
+   * than the service's server.max_message_bytes or limits.max_item_bytes becomes dead when a claim meets it. Enqueue refuses such
+   * an item, but another program can insert one, and the columns and checkpoints that workers write can make one.
    *
    * @generated from field: repeated leasebroker.v1.TooLargeItem too_large = 2;
    */
@@ -1014,7 +1016,7 @@ export type Failure = Message<"leasebroker.v1.Failure"> & {
   leaseId: string;
 
   /**
-   * A description of the error. It is stored on the row, cut to 1,024 characters.
+   * A description of the error. It is stored on the row, cut to 1,024 UTF-16 units.
    *
    * @generated from field: string error_message = 2;
    */
