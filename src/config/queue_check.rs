@@ -22,6 +22,8 @@ const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 pub(crate) const MAX_KEY_COLUMNS: usize = 3;
 /// The maximum of `enqueue_memory`.
 const MAX_ENQUEUE_MEMORY: Duration = Duration::from_secs(366 * 86_400);
+/// The longest `recur` of `on_complete`, as the longest delay of an item.
+const MAX_RECURRENCE: Duration = Duration::from_secs(366 * 86_400);
 /// Size of a checkpoint if the configuration only turns checkpoints on, and the largest size that it can allow.
 const DEFAULT_CHECKPOINT_BYTES: usize = 4_096;
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
@@ -101,6 +103,14 @@ impl QueueConfig {
                 ));
             }
             check_name(key_path("on_complete.archive"), archive)?;
+        }
+        if let OnComplete::Recur(delay) = on_complete {
+            check_duration(
+                key_path("on_complete.recur"),
+                delay,
+                Duration::ZERO,
+                MAX_RECURRENCE,
+            )?;
         }
         for column in &key {
             check_name(key_path("key"), column)?;
