@@ -94,24 +94,7 @@ impl QueueConfig {
         let on_complete = OnComplete::from(self.on_complete);
         check_name(key_path("table"), &table)?;
         check_is_not_ours(key_path("table"), &table)?;
-        if let OnComplete::Archive(archive) = &on_complete {
-            check_is_not_ours(key_path("on_complete.archive"), archive)?;
-            if archive.eq_ignore_ascii_case(&table) {
-                return Err(InvalidSetting::new(
-                    key_path("on_complete.archive"),
-                    "is the queue's own table; name another table",
-                ));
-            }
-            check_name(key_path("on_complete.archive"), archive)?;
-        }
-        if let OnComplete::Recur(delay) = on_complete {
-            check_duration(
-                key_path("on_complete.recur"),
-                delay,
-                Duration::ZERO,
-                MAX_RECURRENCE,
-            )?;
-        }
+        check_on_complete(&on_complete, &table, &key_path)?;
         for column in &key {
             check_name(key_path("key"), column)?;
         }
@@ -190,6 +173,30 @@ impl QueueConfig {
             invalid.in_conflict_with(key_path(limit))
         })?;
         Ok(LeaseBounds { default, min, max })
+    }
+}
+
+/// Checks the effect of a completion on the rows of `table`.
+fn check_on_complete(
+    on_complete: &OnComplete,
+    table: &str,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
+    match on_complete {
+        OnComplete::Archive(archive) => {
+            let path = key_path("on_complete.archive");
+            check_is_not_ours(path.clone(), archive)?;
+            if archive.eq_ignore_ascii_case(table) {
+                let problem = "is the queue's own table; name another table";
+                return Err(InvalidSetting::new(path, problem));
+            }
+            check_name(path, archive)
+        }
+        OnComplete::Recur(delay) => {
+            let path = key_path("on_complete.recur");
+            check_duration(path, *delay, Duration::ZERO, MAX_RECURRENCE)
+        }
+        _ => Ok(()),
     }
 }
 

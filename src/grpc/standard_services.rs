@@ -165,7 +165,7 @@ impl StandardServices {
 }
 
 /// Returns the answer to a watcher of a service that does not exist. The protocol of health checks demands it. `tonic_health` answers
-/// with NOT_FOUND, on which a client sends the call again and again.
+/// with `NOT_FOUND`, on which a client sends the call again and again.
 fn unknown_service() -> Response<Body> {
     // The frame of a `HealthCheckResponse` with the status SERVICE_UNKNOWN.
     let message = Bytes::from_static(&[0, 0, 0, 0, 2, 0x08, 3]);
