@@ -87,7 +87,7 @@ Exit codes:
   2   no item fits: redrive, cancel and purge had nothing to change
   3   the answer to the question was no, and nothing was changed
   4   an operation on many items ended part-way; the message says how far
-  64  the command line, the configuration or a table's schema is wrong
+  64  the command line, a file of items, the configuration or a table's schema is wrong
   69  the service cannot be reached or does not answer in time
   70  a bug in lease-broker
   74  a file, a port or the database cannot be used";

@@ -47,6 +47,7 @@ pub use self::layer::Flag;
 pub use self::otel_variables::{OtelVariables, pairs};
 use self::queue::QueueConfig;
 pub(crate) use self::queue_check::MAX_KEY_COLUMNS;
+pub(crate) use self::range::duration_text;
 use self::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 pub use self::sources::{Sources, is_setting};
 pub use self::store::{Store, StoreKind};

@@ -47,6 +47,18 @@ use crate::config::{Log, LogFormat};
 /// The number of lines that wait while the reader of standard error stalls.
 const BUFFERED_LINES: usize = 8_192;
 
+/// Checks the level in the settings of a log.
+///
+/// # Errors
+/// A message that names the setting and quotes the level.
+pub fn check_level(log: &Log) -> Result<(), String> {
+    parse_level(log).map(drop)
+}
+
+fn parse_level(log: &Log) -> Result<EnvFilter, String> {
+    level::parse(&log.level).map_err(|reason| format!("log.level: {reason}"))
+}
+
 /// The running log. Dropping it writes the lines that wait, for at most about a second.
 pub struct Logging {
     /// The level, to read and to change.
@@ -64,9 +76,7 @@ pub struct Logging {
 /// A message if the level is invalid, if the file of the audit cannot be opened, or if logging has been started before.
 pub fn start(log: &Log) -> Result<Logging, String> {
     let has_audit_file = !log.audit_file.as_os_str().is_empty();
-    let (level, handle) = reload::Layer::new(
-        level::parse(&log.level).map_err(|reason| format!("log.level: {reason}"))?,
-    );
+    let (level, handle) = reload::Layer::new(parse_level(log)?);
     let standard_error = StandardError::default();
     let unwritten = standard_error.lost();
     let (writer, guard) = queue("log", standard_error);

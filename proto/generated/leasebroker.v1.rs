@@ -19,11 +19,12 @@ pub struct ClaimBatchRequest {
     /// is sooner, the call returns shortly before the deadline.
     #[prost(message, optional, tag = "5")]
     pub wait_timeout: ::core::option::Option<::prost_types::Duration>,
-    /// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the nil
-    /// UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still held,
-    /// and claims no further items. The other fields need not be equal: with a smaller max_items the call still returns all of
-    /// these leases. If all of them have expired or were settled, the call claims items like a new one. Empty: every call
-    /// claims new items.
+    /// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the
+    /// nil UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still
+    /// held, and claims no further items. The other fields need not be equal: with a smaller max_items the call still
+    /// returns all of these leases. But send the same lease_duration again: it becomes part of the returned lease ids, and
+    /// a Heartbeat without one uses it. If all leases have expired or were settled, the call claims items like a new one.
+    /// Empty: every call claims new items.
     #[prost(string, tag = "6")]
     pub request_id: ::prost::alloc::string::String,
     /// The maximum size of the response in bytes, 65,536 or more. The message limit of the service also bounds it. Items
@@ -210,7 +211,7 @@ pub struct HeartbeatRequest {
     #[prost(message, repeated, tag = "2")]
     pub renewals: ::prost::alloc::vec::Vec<Renewal>,
     /// The duration of each lease from now, 1 second to 12 hours unless the queue sets other bounds. Absent: each lease
-    /// lasts as long as it was claimed for.
+    /// lasts as long as it was claimed for, by the call that returned this lease id.
     #[prost(message, optional, tag = "3")]
     pub lease_duration: ::core::option::Option<::prost_types::Duration>,
 }
@@ -514,11 +515,12 @@ pub struct EnqueueRequest {
     /// The items to add, up to 1,000.
     #[prost(message, repeated, tag = "2")]
     pub items: ::prost::alloc::vec::Vec<NewItem>,
-    /// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with
-    /// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
-    /// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
-    /// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-    /// is sent. A call without items returns OK with every valid id, which the queue does not remember for it.
+    /// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again
+    /// with the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the
+    /// id for its enqueue_memory at least, 24 hours by default, from the commit of the items. A call that failed is not
+    /// remembered. The trace contexts of the items may differ, all else must be the same. Empty: the call adds its items
+    /// each time that it is sent. A call without items returns OK with every valid id, which the queue does not remember
+    /// for it.
     #[prost(string, tag = "3")]
     pub request_id: ::prost::alloc::string::String,
 }
@@ -887,8 +889,8 @@ pub mod lease_service_client {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
-        /// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, groups\[i\],
+        /// max_run), LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
         /// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
         ///
@@ -919,7 +921,7 @@ pub mod lease_service_client {
                 .insert(GrpcMethod::new("leasebroker.v1.LeaseService", "ClaimBatch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Extends leases. Each lease then lasts lease_duration from now, or as long as it was claimed for.
+        /// Extends leases. Each lease then lasts lease_duration from now, or without one as long as it was claimed for.
         ///
         /// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
         /// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
@@ -965,9 +967,9 @@ pub mod lease_service_client {
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
         /// run is leased.
         ///
-        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
-        /// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
-        /// DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions; completions.columns; completions.follow_ups for all
+        /// follow-ups of the call together; completions.follow_ups.queue; completions.follow_ups.item.columns; fields of next),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn complete(
             &mut self,
             request: impl tonic::IntoRequest<super::CompleteRequest>,
@@ -1000,8 +1002,8 @@ pub mod lease_service_client {
         /// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
         /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
         ///
-        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
-        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, failures.columns, fields of next),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn fail(
             &mut self,
             request: impl tonic::IntoRequest<super::FailRequest>,
@@ -1178,8 +1180,8 @@ pub mod lease_service_server {
         /// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
         /// cancelled call has ended.
         ///
-        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
-        /// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+        /// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, groups\[i\],
+        /// max_run), LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
         /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
         /// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
         ///
@@ -1193,7 +1195,7 @@ pub mod lease_service_server {
             tonic::Response<super::ClaimBatchResponse>,
             tonic::Status,
         >;
-        /// Extends leases. Each lease then lasts lease_duration from now, or as long as it was claimed for.
+        /// Extends leases. Each lease then lasts lease_duration from now, or without one as long as it was claimed for.
         ///
         /// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
         /// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
@@ -1222,9 +1224,9 @@ pub mod lease_service_server {
         /// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
         /// run is leased.
         ///
-        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
-        /// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
-        /// DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions; completions.columns; completions.follow_ups for all
+        /// follow-ups of the call together; completions.follow_ups.queue; completions.follow_ups.item.columns; fields of next),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn complete(
             &self,
             request: tonic::Request<super::CompleteRequest>,
@@ -1240,8 +1242,8 @@ pub mod lease_service_server {
         /// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
         /// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
         ///
-        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
-        /// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, failures.columns, fields of next),
+        /// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn fail(
             &self,
             request: tonic::Request<super::FailRequest>,
@@ -2237,7 +2239,7 @@ pub struct ListItemsResponse {
     /// Gets the next page. Empty: this is the last one.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
-    /// The number of rows that were examined for this page.
+    /// The number of rows that were examined for this page. A key that filter.keys has twice counts twice.
     #[prost(int64, tag = "3")]
     pub examined: i64,
     /// True: the page ended because it had examined as many rows as it may, or because of its size, and not because it has page_size
@@ -2393,7 +2395,8 @@ pub struct Redrive {
     /// The delay before the items are ready, up to 366 days. Absent: they are ready immediately.
     #[prost(message, optional, tag = "1")]
     pub delay: ::core::option::Option<::prost_types::Duration>,
-    /// True: the items keep the number of attempts that they have used, so they become dead again at their next failure.
+    /// True: the items keep the number of attempts that they have used. An item whose attempts were used up becomes dead again at its next
+    /// failure, and its next lease has the attempt max_attempts + 1. An item that became dead with attempts left still has them.
     #[prost(bool, tag = "2")]
     pub keep_attempts: bool,
     /// True: the items lose their checkpoints.
@@ -2563,7 +2566,7 @@ pub struct BrokerInstance {
     /// The time at which it was seen last, by the database's clock.
     #[prost(message, optional, tag = "5")]
     pub seen_time: ::core::option::Option<::prost_types::Timestamp>,
-    /// True: it was seen within the last 15 seconds.
+    /// True: it was seen within the last 15 seconds, and has not ended in order since. One that was killed counts as live until then.
     #[prost(bool, tag = "6")]
     pub is_live: bool,
     /// True: it has stopped, or will stop soon.
@@ -2843,11 +2846,11 @@ pub mod admin_service_client {
         }
         /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
         ///
-        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
-        /// completed ones by key. A page examines a bounded number of rows and has about 1 MiB, so it can have fewer items than its
-        /// page_size, or none, although more follow. With filter.keys a page has at most 100 items. The list ends when next_page_token is
-        /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
-        /// all.
+        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and completed
+        /// ones by key. With filter.keys, items are listed in the order of the keys, also with newest_first. A page examines a
+        /// bounded number of rows and has about 1 MiB, so it can have fewer items than its page_size, or none, although more follow. With
+        /// filter.keys a page has at most 100 items. The list ends when next_page_token is empty. An item that does not change while one
+        /// pages is listed exactly once. One that changes can be listed twice, or not at all.
         ///
         /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.owner, filter.error_contains,
         /// filter.min_attempt, filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys,
@@ -2967,9 +2970,10 @@ pub mod admin_service_client {
         /// Changes limits of a queue whose configuration sets groups or limits. They count for all brokers, from the next claim on, and stay after
         /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
         ///
-        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
-        /// queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
-        /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the
+        /// groups of the queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per,
+        /// limits.group_rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.group_max_leases, and items and burst of limits.rate and
+        /// limits.group_rate), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         pub async fn set_queue_limits(
             &mut self,
             request: impl tonic::IntoRequest<super::SetQueueLimitsRequest>,
@@ -3243,11 +3247,12 @@ pub mod admin_service_client {
                 .insert(GrpcMethod::new("leasebroker.v1.AdminService", "ListBrokers"));
             self.inner.unary(req, path, codec).await
         }
-        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker takes
-        /// the call. The named one obeys within 2 seconds. The role is admin.
+        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker
+        /// takes the call. The named one obeys within 2 seconds. For 15 seconds after a broker was killed, this call cannot know that and
+        /// answers OK. The role is admin.
         ///
         /// Errors: INVALID_FIELD (broker_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
-        /// reason BROKER_NOT_FOUND.
+        /// reason BROKER_NOT_FOUND: it is not live.
         pub async fn drain_broker(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainBrokerRequest>,
@@ -3337,11 +3342,11 @@ pub mod admin_service_server {
         >;
         /// Lists items of one state that fit a filter, page by page. It takes no lease and changes nothing.
         ///
-        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and
-        /// completed ones by key. A page examines a bounded number of rows and has about 1 MiB, so it can have fewer items than its
-        /// page_size, or none, although more follow. With filter.keys a page has at most 100 items. The list ends when next_page_token is
-        /// empty. An item that does not change while one pages is listed exactly once. One that changes can be listed twice, or not at
-        /// all.
+        /// Dead items are listed by the time at which they became dead, leased and delayed ones by their due time, and ready and completed
+        /// ones by key. With filter.keys, items are listed in the order of the keys, also with newest_first. A page examines a
+        /// bounded number of rows and has about 1 MiB, so it can have fewer items than its page_size, or none, although more follow. With
+        /// filter.keys a page has at most 100 items. The list ends when next_page_token is empty. An item that does not change while one
+        /// pages is listed exactly once. One that changes can be listed twice, or not at all.
         ///
         /// Errors: INVALID_FIELD (state, filter.keys, filter.keys\[i\], filter.columns, filter.owner, filter.error_contains,
         /// filter.min_attempt, filter.state_since, filter.state_before, newest_first, page_size, page_token), LIMIT_EXCEEDED (filter.keys,
@@ -3390,9 +3395,10 @@ pub mod admin_service_server {
         /// Changes limits of a queue whose configuration sets groups or limits. They count for all brokers, from the next claim on, and stay after
         /// restarts: the configuration's limits do not count any more. A call without limits changes nothing and returns them.
         ///
-        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the groups of the
-        /// queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.rate.items, limits.rate.burst,
-        /// limits.group_max_leases), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+        /// Errors: INVALID_FIELD (limits: the queue has neither groups nor limits in its configuration; limits.group_max_leases: the
+        /// groups of the queue keep an order, or it has none; limits.group_rate; any negative limit; limits.rate.per,
+        /// limits.group_rate.per), LIMIT_EXCEEDED (limits.max_leases, limits.group_max_leases, and items and burst of limits.rate and
+        /// limits.group_rate), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
         async fn set_queue_limits(
             &self,
             request: tonic::Request<super::SetQueueLimitsRequest>,
@@ -3505,11 +3511,12 @@ pub mod admin_service_server {
             tonic::Response<super::ListBrokersResponse>,
             tonic::Status,
         >;
-        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker takes
-        /// the call. The named one obeys within 2 seconds. The role is admin.
+        /// Tells one broker process to stop as it stops on SIGTERM: it gives no more leases, finishes its calls, and ends. Any broker
+        /// takes the call. The named one obeys within 2 seconds. For 15 seconds after a broker was killed, this call cannot know that and
+        /// answers OK. The role is admin.
         ///
         /// Errors: INVALID_FIELD (broker_id), OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. NOT_FOUND with the
-        /// reason BROKER_NOT_FOUND.
+        /// reason BROKER_NOT_FOUND: it is not live.
         async fn drain_broker(
             &self,
             request: tonic::Request<super::DrainBrokerRequest>,

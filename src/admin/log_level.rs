@@ -15,10 +15,14 @@ use crate::logging::LogLevel;
 const CHANGES_REFUSED: &str =
     "the admin port is not on a loopback address: set admin.allow_changes to allow changes";
 
+/// The longest change for a time: 7 days. A longer one is almost certainly given in the wrong unit.
+const MAX_DURATION: Duration = Duration::from_secs(7 * 86_400);
+
 /// The parameters of a change.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Change {
-    /// The duration of the change, such as `10m`. Absent: until the next change.
+    /// The duration of the change, such as `10m`, up to [`MAX_DURATION`]. Absent: until the next change.
     #[serde(rename = "for")]
     duration: Option<String>,
 }
@@ -36,8 +40,12 @@ pub(super) async fn change(
     level: String,
 ) -> (StatusCode, String) {
     let parse = |text: String| -> Result<Duration, String> {
-        humantime::parse_duration(&text)
-            .map_err(|error| format!("for: {text:?} is not a duration such as \"10m\": {error}"))
+        let duration = humantime::parse_duration(&text)
+            .map_err(|error| format!("for: {text:?} is not a duration such as \"10m\": {error}"))?;
+        if duration > MAX_DURATION {
+            return Err(format!("for: {text} is longer than the maximum of 7 days"));
+        }
+        Ok(duration)
     };
     let duration = change.duration.map(parse).transpose();
     let peer = peer(&extensions);

@@ -375,6 +375,19 @@ impl Broker {
             keys,
             already_added: false,
         };
+        let failed = |error| match error {
+            CallFailure::Store(StoreError::Rejected(Rejection {
+                item: Some(item),
+                column,
+                problem,
+                ..
+            })) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
+            CallFailure::Store(StoreError::Paused(reason)) => Error::QueuePaused {
+                queue: queue.spec.name.clone(),
+                reason,
+            },
+            other => other.into(),
+        };
         let enqueued = match request_id {
             Some(request_id) if !items.is_empty() => {
                 let secret = self.store.secret();
@@ -382,8 +395,8 @@ impl Broker {
                 let request_id = secret.enqueue_request(name, &context.owner, request_id);
                 let request = EnqueueOnce { request_id, items };
                 let requests = vec![Arc::new(request)];
-                let outcomes = queue.enqueues_once.submit(context, requests).await?;
-                match outcomes.into_iter().next() {
+                let outcomes = queue.enqueues_once.submit(context, requests).await;
+                match outcomes.map_err(failed)?.into_iter().next() {
                     Some(Ok(EnqueuedOnce::Added(keys))) => Ok(added(keys)),
                     Some(Ok(EnqueuedOnce::Repeated(keys))) => Ok(Enqueued {
                         keys,
@@ -402,15 +415,7 @@ impl Broker {
             }
             _ => queue.enqueues.submit(context, items).await.map(added),
         };
-        enqueued.map_err(|error| match error {
-            CallFailure::Store(StoreError::Rejected(Rejection {
-                item: Some(item),
-                column,
-                problem,
-                ..
-            })) => Error::rejected(&format!("items[{item}]"), column.as_deref(), problem),
-            other => other.into(),
-        })
+        enqueued.map_err(failed)
     }
 
     /// Lets the claims that wait for items of the queue look for them now. Several calls at once cause one look.

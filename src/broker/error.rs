@@ -86,9 +86,14 @@ pub enum Error {
         /// The database's message.
         problem: String,
     },
-    /// An operator has paused the queue for new items. The reason that was given. Nothing was changed.
-    #[error("the queue is paused: {}", if .0.is_empty() { "no reason was given" } else { .0 })]
-    QueuePaused(String),
+    /// An operator has paused the queue for new items. Nothing was changed.
+    #[error("queue {} is paused: {}", Quoted(queue), if reason.is_empty() { "no reason was given" } else { reason })]
+    QueuePaused {
+        /// The name of the queue.
+        queue: String,
+        /// The reason that was given.
+        reason: String,
+    },
     /// The queue runs an operation of this kind already. Its id. Nothing was changed.
     #[error("the queue runs an operation of this kind, {0}: wait for its end, or cancel it")]
     OperationRunning(Uuid),
@@ -104,8 +109,8 @@ pub enum Error {
     /// There is no operation with this id.
     #[error("there is no operation {0}")]
     OperationNotFound(Uuid),
-    /// No broker process with this id was seen in the last day.
-    #[error("no broker {0} was seen in the last day")]
+    /// No broker process with this id runs.
+    #[error("no broker {0} runs: it has ended, or was never seen on this database")]
     BrokerNotFound(Uuid),
     /// One part of the call has failed with this error. Another part may have been applied.
     #[error("{0}")]
@@ -229,7 +234,11 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Rejected(rejection) => Self::StoreMisconfigured(rejection.problem.text),
-            StoreError::Paused(reason) => Self::QueuePaused(reason),
+            StoreError::Paused(_) => {
+                // The call that adds items turns it into `QueuePaused`. A pause refuses no other call.
+                tracing::error!("bug found: a pause has refused a call other than Enqueue");
+                Self::Internal
+            }
             StoreError::Unavailable(outage) => {
                 tracing::warn!(%outage, "call failed: the store is unavailable");
                 Self::unavailable(outage)

@@ -107,7 +107,7 @@ impl Instances {
         })
         .await;
         self.own.draining = true;
-        // Its waiting claims and rates have ended with it.
+        // Its waiting claims and rates have ended with it, and it no longer counts as live.
         self.own.activity.clear();
         let last = self.announce();
         // If it fails, the broker counts as running for some seconds.

@@ -9,7 +9,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::Refusal;
 
 use super::error::Error;
-use crate::config::Limits;
+use crate::config::{Limits, duration_text};
 
 /// UTF-16 units of a text for people, such as an error message or a reason, that are stored. The rest is cut off. SQL Server counts
 /// them so.
@@ -76,7 +76,7 @@ pub(super) fn check_lease_duration(
 ) -> Result<(), Error> {
     let bounds = queue.lease;
     if requested < bounds.min {
-        let [requested, min] = [requested, bounds.min].map(humantime::format_duration);
+        let [requested, min] = [requested, bounds.min].map(duration_text);
         let problem = format!("{requested} is shorter than the minimum of {min}");
         return Err(Error::invalid(field, problem));
     }
@@ -165,7 +165,7 @@ pub(super) fn check_nul(field: &str, text: &str) -> Result<(), Error> {
 
 fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> Result<(), Error> {
     if value > max {
-        let [value, max] = [value, max].map(humantime::format_duration);
+        let [value, max] = [value, max].map(duration_text);
         let problem = format!("{value} is longer than the maximum of {max}");
         return Err(Error::limit(field(), problem, &value, &max));
     }

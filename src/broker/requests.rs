@@ -85,13 +85,9 @@ fn claim_groups(
     parse: impl Fn(&str) -> Result<Key, String>,
 ) -> Result<Vec<Key>, Error> {
     if groups.len() > MAX_CLAIM_GROUPS {
-        let problem = format!("has {} groups", groups.len());
-        return Err(Error::limit(
-            "groups",
-            problem,
-            &groups.len(),
-            &MAX_CLAIM_GROUPS,
-        ));
+        let count = groups.len();
+        let problem = format!("{count} groups exceed the limit of {MAX_CLAIM_GROUPS} groups");
+        return Err(Error::limit("groups", problem, &count, &MAX_CLAIM_GROUPS));
     }
     let parsed = groups.iter().enumerate().map(|(index, group)| {
         let field = format!("groups[{index}]");

@@ -36,7 +36,7 @@ pub(super) struct Claim {
     /// Duration of the leases [default: as configured for the queue]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
-    /// Maximum time to wait for an item if none is ready [default: do not wait]
+    /// Maximum time to wait for an item if none is ready, in addition to --timeout [default: do not wait]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     /// Only items of this group, such as 42. Repeat the flag for several groups

@@ -31,7 +31,7 @@ pub(super) struct ClientArgs {
                 [default: http://127.0.0.1:50051]"
     )]
     address: Option<String>,
-    /// Maximum time to connect, and maximum duration of a call. A claim may take the time of --wait in addition
+    /// Maximum time to connect, and maximum duration of a call
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
     pub(super) timeout: Duration,
     /// Output format. JSON has one object per line. docs/observability.md lists the fields

@@ -33,7 +33,7 @@ impl CommandError {
         Self::new(1, text)
     }
 
-    /// Exit code 64: the command line, the configuration or the schema of a table is wrong.
+    /// Exit code 64: the command line, a file of items, the configuration or the schema of a table is wrong.
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(EXIT_USAGE, text)
     }

@@ -15,6 +15,7 @@ use lease_broker_store::{Browse, Store, StoreError};
 use super::CommandError;
 use super::similar::most_similar;
 use crate::config::{self, Config, Flag, Sources, StoreKind};
+use crate::logging;
 
 /// Arguments of every command that reads the configuration.
 #[derive(Clone, Debug, Args)]
@@ -54,6 +55,7 @@ impl ConfigArgs {
             ..Sources::default()
         };
         let config = sources.with_process_environment().load()?;
+        logging::check_level(&config.log).map_err(CommandError::usage)?;
         if self.store.is_some() && config.store.kind != StoreKind::Sqlite {
             return Err(CommandError::usage(
                 "--store names a SQLite file, but store.kind is \"mssql\"; remove one of them",

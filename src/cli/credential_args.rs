@@ -26,16 +26,19 @@ const SERVER_NAME: &str = "LEASE_BROKER_SERVER_NAME";
 const TOKEN_FILE: &str = "LEASE_BROKER_TOKEN_FILE";
 const PLAINTEXT: &str = "LEASE_BROKER_PLAINTEXT";
 
+/// The heading of these flags in the help. `next_help_heading` would also count for the flags that follow.
+const HEADING: &str = "Credentials";
+
 /// Credentials for a running service. An address that starts with `https://` turns TLS on. Without TLS, only addresses of this
 /// host are called, unless the user allows others: tokens and items would cross the network for everyone to read.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Credentials")]
 pub struct CredentialArgs {
     /// Trust the authorities in this PEM file, not those of the system; only with https://
-    #[arg(long, value_name = "FILE", env = CA)]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = CA)]
     ca: Option<PathBuf>,
     /// Show this certificate (PEM) to the service; only with https://
     #[arg(
+        help_heading = HEADING,
         long,
         value_name = "FILE",
         env = CERTIFICATE,
@@ -44,6 +47,7 @@ pub struct CredentialArgs {
     certificate: Option<PathBuf>,
     /// Private key (PEM) of --certificate
     #[arg(
+        help_heading = HEADING,
         long,
         value_name = "FILE",
         env = KEY,
@@ -51,13 +55,13 @@ pub struct CredentialArgs {
     )]
     key: Option<PathBuf>,
     /// Name in the certificate of the service [default: the host of the address]
-    #[arg(long, value_name = "NAME", env = SERVER_NAME)]
+    #[arg(help_heading = HEADING, long, value_name = "NAME", env = SERVER_NAME)]
     server_name: Option<String>,
     /// Send the token in this file with each call
-    #[arg(long, value_name = "FILE", env = TOKEN_FILE)]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = TOKEN_FILE)]
     token_file: Option<PathBuf>,
     /// Call other hosts without TLS too, on a network that is trusted. Whoever reads it sees the token and the items
-    #[arg(long, env = PLAINTEXT, value_parser = BoolishValueParser::new())]
+    #[arg(help_heading = HEADING, long, env = PLAINTEXT, value_parser = BoolishValueParser::new())]
     plaintext: bool,
 }
 

@@ -20,21 +20,21 @@ pub(crate) type Items =
 pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items, CommandError> {
     let name = name.to_owned();
     let cut_off = move |name: &str, line| {
-        CommandError::failed(format!(
+        CommandError::usage(format!(
             "{name}:{line}: the file ends inside a quoted value; was it cut off?"
         ))
     };
     let mut reader = csv::Reader::from_reader(QuoteReader::new(input));
     let columns = reader
         .headers()
-        .map_err(|error| CommandError::failed(format!("{name}: {error}")))?
+        .map_err(|error| unreadable(&name, &error))?
         .clone();
     if reader.get_ref().ended_in_quotes() {
         return Err(cut_off(&name, 1));
     }
     let mut names = HashSet::new();
     if let Some(twice) = columns.iter().find(|column| !names.insert(*column)) {
-        return Err(CommandError::failed(format!(
+        return Err(CommandError::usage(format!(
             "{name}: the first line has the column {twice:?} twice"
         )));
     }
@@ -44,7 +44,7 @@ pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items
         Some((record, records.reader().get_ref().ended_in_quotes()))
     });
     let items = records.map(move |(record, ended_in_quotes)| {
-        let record = record.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
+        let record = record.map_err(|error| unreadable(&name, &error))?;
         let line = record.position().map_or(0, csv::Position::line);
         if ended_in_quotes {
             return Err(cut_off(&name, line));
@@ -54,12 +54,22 @@ pub(crate) fn csv(input: impl Read + Send + 'static, name: &str) -> Result<Items
             .zip(&record)
             .filter(|(_, value)| !value.is_empty());
         let item = proto::NewItem {
-            columns: columns_from_texts(values).map_err(CommandError::failed)?,
+            columns: columns_from_texts(values).map_err(CommandError::usage)?,
             ..proto::NewItem::default()
         };
         Ok((line, item))
     });
     Ok(Box::new(items))
+}
+
+/// Returns the error of a file that is not CSV, or that cannot be read.
+fn unreadable(name: &str, error: &csv::Error) -> CommandError {
+    let text = format!("{name}: {error}");
+    if error.is_io_error() {
+        CommandError::io(text)
+    } else {
+        CommandError::usage(text)
+    }
 }
 
 /// Passes CSV on, and notes if it ends inside a quoted value. The CSV reader accepts that.
@@ -120,13 +130,16 @@ pub(crate) fn jsonl(input: impl BufRead + Send + 'static, name: &str) -> Items {
     let lines = (1..).zip(input.lines());
     Box::new(lines.filter_map(move |(line, text)| {
         let item = || {
-            let text = text.map_err(|error| CommandError::io(error.to_string()))?;
+            let text = text.map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => CommandError::usage(error.to_string()),
+                _ => CommandError::io(error.to_string()),
+            })?;
             // Some editors start a file with a byte order mark. The CSV reader skips it by itself.
             let text = text.trim_start_matches('\u{feff}');
             if text.trim().is_empty() {
                 return Ok(None);
             }
-            item_from_text(text).map(Some).map_err(CommandError::failed)
+            item_from_text(text).map(Some).map_err(CommandError::usage)
         };
         match item() {
             Ok(item) => item.map(|item| Ok((line, item))),

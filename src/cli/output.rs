@@ -202,10 +202,12 @@ impl Row {
 
 /// Returns a duration as a number of seconds, to the millisecond; null for `None`.
 pub(super) fn seconds(duration: Option<Duration>) -> Json {
-    let whole_millis = |duration: Duration| {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        Duration::from_millis(millis).as_secs_f64()
-    };
+    // A sum of seconds and a fraction, as `Duration` makes it, can have more decimal places.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "2^53 milliseconds are 285,000 years"
+    )]
+    let whole_millis = |duration: Duration| duration.as_millis() as f64 / 1_000.0;
     json!(duration.map(whole_millis))
 }
 
@@ -401,5 +403,12 @@ mod tests {
             [f64::INFINITY, f64::NEG_INFINITY].map(|double| json_value(&Value::Double(double)));
         assert_eq!(texts, [json!("Infinity"), json!("-Infinity")]);
         assert_eq!(json_value(&Value::Double(0.5)), json!(0.5));
+    }
+
+    #[test]
+    fn seconds_have_three_decimal_places() {
+        let text = |micros| seconds(Some(Duration::from_micros(micros))).to_string();
+        assert_eq!(text(1_805_000), "1.805");
+        assert_eq!(text(59_989_999), "59.989");
     }
 }

@@ -24,7 +24,7 @@ use crate::config::{Config, StoreKind};
 #[command(after_help = "\
 Examples:
   lease-broker restore /backup/orders-2027-01-31.db --store orders.db
-  lease-broker restore --in-place --config queues.toml        after RESTORE DATABASE, or after a failover")]
+  lease-broker restore --in-place --config queues.toml   after RESTORE DATABASE, or after a failover")]
 pub(super) struct Restore {
     /// The backup: a copy that `lease-broker backup` made, or another complete copy of the database file
     file: Option<PathBuf>,

@@ -64,7 +64,7 @@ impl ApplyArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A trigger runs once per statement, for 0 to 1,000 rows. With --triggers the command lists the triggers of the table and of the
+A trigger runs once per statement, for 0 to 1,000 rows. With --triggers the command lists the triggers of the table and of the \
 tables that a cascade reaches, and runs them by changes of 0, 1 and 2 rows that are rolled back. SQL Server only.
 
 Examples:
@@ -145,7 +145,7 @@ fn try_triggers(
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-All leases and states are lost, because the soft-lock columns hold them. The command drops only the columns and indexes that
+All leases and states are lost, because the soft-lock columns hold them. The command drops only the columns and indexes that \
 lease-broker has added and recorded. It keeps:
   - the columns, indexes and rows that the table had before, also columns with names of ours
   - the highest fencing token, so that the next adoption of the table counts on from it

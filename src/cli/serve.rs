@@ -216,7 +216,7 @@ impl Serve {
                 Some(loaded) = loaded => {
                     loading = None;
                     let loaded = loaded.unwrap_or_else(|panicked| Err(panicked.to_string()));
-                    match loaded.and_then(|config| reload(config, &layers, logging)) {
+                    match loaded.and_then(|config| reload(config, &layers)) {
                         Ok(started) => opening = Some(started),
                         Err(problem) => report_refused(&problem, &layers),
                     }
@@ -284,10 +284,9 @@ impl Serve {
 ///
 /// # Errors
 /// The reason why it cannot be applied.
-fn reload(config: Config, running: &Layers, logging: &Logging) -> Result<Opening, String> {
+fn reload(config: Config, running: &Layers) -> Result<Opening, String> {
     let changes = running.config.settings.changes(&config.settings);
     let way = reload::way(&running.config, &changes)?;
-    logging.level.check(&config.log.level)?;
     Ok(opening::start(config, changes, way, running))
 }
 

@@ -31,7 +31,7 @@ enum TokenCommands {
 #[command(after_help = "\
 Examples:
   lease-broker token new loader
-  lease-broker token new loader --valid-for 90days --tokens-file /etc/lease-broker/tokens > loader.token")]
+  lease-broker token new loader --valid-for 90days --tokens-file /etc/broker/tokens > loader.token")]
 struct New {
     /// Name of the token, as an identity in the configuration has it
     name: String,

@@ -23,14 +23,14 @@ use crate::why::{Cause, causes, short_duration};
 /// program holds a lock.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Causes: delayed, delay_over, no_due_time, leased, lease_expired, completed, dead, paused (the queue), group_paused, group_halted
-(by a dead item), group_leased and group_delayed (by an item of a group that keeps an order), group_full, max_leases, rate,
-behind (other ready items come first), first, suspect, changing, locked (a foreign transaction holds a lock), no_broker, not_served,
+Causes: delayed, delay_over, no_due_time, leased, lease_expired, completed, dead, paused (the queue), group_paused, group_halted \
+(by a dead item), group_leased and group_delayed (by an item of a group that keeps an order), group_full, max_leases, rate, \
+behind (other ready items come first), first, suspect, changing, locked (a foreign transaction holds a lock), no_broker, not_served, \
 draining, brokers_unknown, unknown_state, no_row. Several can hold, the worst first.
 
-Fields of --output json and csv: queue; key; state; causes; text (the paragraph); attempt; max_attempts (null: no limit); owner;
-state_time and age_seconds; due_time and due_in_seconds; error; fencing_token; ahead (ready items that come first) and
-ahead_is_lower_bound; locked (row, file or null); blocking_session; blocking_login, blocking_host, blocking_program; brokers (number
+Fields of --output json and csv: queue; key; state; causes; text (the paragraph); attempt; max_attempts (null: no limit); owner; \
+state_time and age_seconds; due_time and due_in_seconds; error; fencing_token; ahead (ready items that come first) and \
+ahead_is_lower_bound; locked (row, file or null); blocking_session; blocking_login, blocking_host, blocking_program; brokers (number \
 of brokers that run). Moments are RFC 3339 in UTC.
 
 Examples:

@@ -54,11 +54,14 @@ const LOG_LEVEL: &str = "warn,lease_broker_client::control=off,lease_broker_clie
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Environment of the command:
-  LEASE_BROKER_ITEM_QUEUE, LEASE_BROKER_ITEM_KEY, LEASE_BROKER_ITEM_ATTEMPT, LEASE_BROKER_ITEM_MAX_ATTEMPTS,
-  LEASE_BROKER_ITEM_FENCING_TOKEN, LEASE_BROKER_ITEM_WORKER_ID                  the item
-  TRACEPARENT                                                                   the trace of the item, if it has one
-  LEASE_BROKER_ADDRESS, and those of the credentials that `work` uses           for a `lease-broker` in the command
+  LEASE_BROKER_ITEM_QUEUE, LEASE_BROKER_ITEM_KEY, LEASE_BROKER_ITEM_ATTEMPT,
+  LEASE_BROKER_ITEM_MAX_ATTEMPTS, LEASE_BROKER_ITEM_FENCING_TOKEN,
+  LEASE_BROKER_ITEM_WORKER_ID       the item
+  TRACEPARENT                       the trace of the item, if it has one
+  LEASE_BROKER_ADDRESS, and those of the credentials that `work` uses
+                                    for a `lease-broker` in the command
   the variables of --env
+
 All other variables LEASE_BROKER_… are removed.
 
 Exit code of the command, and the item:
@@ -69,16 +72,17 @@ Exit code of the command, and the item:
   126, 127       released, and `work` ends with 64: the command cannot be run
   any other      failed, with the code and the end of standard error: 1,024 characters together
   a signal       failed, with the number of the signal
+
 If the host lacks files, processes or memory to start the command, the item is released after 5s, too.
 
-If the lease is lost, the time limit has passed or `work` stops, the process group of the command gets SIGTERM, and
+If the lease is lost, the time limit has passed or `work` stops, the process group of the command gets SIGTERM, and \
 SIGKILL 4s later. SIGTERM, SIGHUP, SIGQUIT or Ctrl-C stops `work`: it claims nothing more and waits for commands.
 
-The output of the command is passed on by lines. If it goes to a terminal, control characters are escaped. An item ends when
+The output of the command is passed on by lines. If it goes to a terminal, control characters are escaped. An item ends when \
 its command has ended and its output was read, for at most 1s. With --follow-up, it ends when standard output is closed.
 
-Exit codes: 0 stopped, or no item is left; 1 the service refused the worker, or a command did not end; 64 the command
-cannot be run, or a column or a queue does not exist; 69 no connection within --connect-timeout. After 64 the items are
+Exit codes: 0 stopped, or no item is left; 1 the service refused the worker, or a command did not end; 64 the command \
+cannot be run, or a column or a queue does not exist; 69 no connection within --connect-timeout. After 64 the items are \
 ready again, and no attempt counts. 74: standard output cannot be written.
 
 Examples:

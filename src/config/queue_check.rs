@@ -22,6 +22,8 @@ const MAX_LEASE: Duration = Duration::from_secs(12 * 3_600);
 pub(crate) const MAX_KEY_COLUMNS: usize = 3;
 /// The maximum of `enqueue_memory`.
 const MAX_ENQUEUE_MEMORY: Duration = Duration::from_secs(366 * 86_400);
+/// The longest `recur` of `on_complete`, as the longest delay of an item.
+const MAX_RECURRENCE: Duration = Duration::from_secs(366 * 86_400);
 /// Size of a checkpoint if the configuration only turns checkpoints on, and the largest size that it can allow.
 const DEFAULT_CHECKPOINT_BYTES: usize = 4_096;
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
@@ -92,16 +94,7 @@ impl QueueConfig {
         let on_complete = OnComplete::from(self.on_complete);
         check_name(key_path("table"), &table)?;
         check_is_not_ours(key_path("table"), &table)?;
-        if let OnComplete::Archive(archive) = &on_complete {
-            check_is_not_ours(key_path("on_complete.archive"), archive)?;
-            if archive.eq_ignore_ascii_case(&table) {
-                return Err(InvalidSetting::new(
-                    key_path("on_complete.archive"),
-                    "is the queue's own table; name another table",
-                ));
-            }
-            check_name(key_path("on_complete.archive"), archive)?;
-        }
+        check_on_complete(&on_complete, &table, &key_path)?;
         for column in &key {
             check_name(key_path("key"), column)?;
         }
@@ -180,6 +173,30 @@ impl QueueConfig {
             invalid.in_conflict_with(key_path(limit))
         })?;
         Ok(LeaseBounds { default, min, max })
+    }
+}
+
+/// Checks the effect of a completion on the rows of `table`.
+fn check_on_complete(
+    on_complete: &OnComplete,
+    table: &str,
+    key_path: &dyn Fn(&str) -> String,
+) -> Result<(), InvalidSetting> {
+    match on_complete {
+        OnComplete::Archive(archive) => {
+            let path = key_path("on_complete.archive");
+            check_is_not_ours(path.clone(), archive)?;
+            if archive.eq_ignore_ascii_case(table) {
+                let problem = "is the queue's own table; name another table";
+                return Err(InvalidSetting::new(path, problem));
+            }
+            check_name(path, archive)
+        }
+        OnComplete::Recur(delay) => {
+            let path = key_path("on_complete.recur");
+            check_duration(path, *delay, Duration::ZERO, MAX_RECURRENCE)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -36,12 +36,16 @@ pub(super) fn check_between(
 }
 
 /// Writes a duration as the configuration does: many days are not turned into years and months.
-fn shown(duration: Duration) -> String {
+pub(crate) fn duration_text(duration: Duration) -> String {
     let days = duration.as_secs() / DAY.as_secs();
-    if days > 1 && duration == DAY * u32::try_from(days).unwrap_or(0) {
+    if days < 2 {
+        return humantime::format_duration(duration).to_string();
+    }
+    let rest = Duration::new(duration.as_secs() % DAY.as_secs(), duration.subsec_nanos());
+    if rest.is_zero() {
         format!("{days}days")
     } else {
-        humantime::format_duration(duration).to_string()
+        format!("{days}days {}", humantime::format_duration(rest))
     }
 }
 
@@ -55,6 +59,23 @@ pub(super) fn check_duration(
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    let [value, min, max] = [value, min, max].map(shown);
+    let [value, min, max] = [value, min, max].map(duration_text);
     Err(InvalidSetting::out_of_range(key, value, min, max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_duration_is_written_in_days() {
+        assert_eq!(duration_text(MINUTE + MILLISECOND), "1m 1ms");
+        assert_eq!(duration_text(DAY), "1day");
+        assert_eq!(duration_text(366 * DAY), "366days");
+        assert_eq!(duration_text(400 * DAY + MINUTE), "400days 1m");
+        for duration in [Duration::MAX, 366 * DAY + MILLISECOND] {
+            let parsed = humantime::parse_duration(&duration_text(duration));
+            assert_eq!(parsed, Ok(duration));
+        }
+    }
 }

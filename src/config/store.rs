@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::duration;
 use super::error::InvalidSetting;
-use super::range::{DAY, MILLISECOND, MINUTE, check_count, check_duration};
+use super::range::{DAY, MILLISECOND, MINUTE, check_between, check_count, check_duration};
 
 /// The database that holds the queues' tables, and the connections to it.
 #[derive(Clone, Debug, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Store {
     pub command_timeout: Duration,
     /// The maximum number of connections. 1 to 1,000.
     pub max_connections: usize,
-    /// The number of connections that stay open while the broker is idle. `max_connections` limits it.
+    /// The number of connections that stay open while the broker is idle. 0 to 1,000. `max_connections` limits it.
     pub min_idle_connections: usize,
     /// The age at which a connection is replaced. 100 ms to 1 day.
     #[serde(with = "duration")]
@@ -89,6 +89,8 @@ impl Store {
             StoreKind::Mssql => self.check_connection_string()?,
         }
         check_count("store.max_connections", self.max_connections, 1_000)?;
+        let idle = self.min_idle_connections;
+        check_between("store.min_idle_connections", idle, 0, 1_000)?;
         for (key, value, max) in [
             ("store.connect_timeout", self.connect_timeout, MINUTE),
             ("store.handshake_timeout", self.handshake_timeout, MINUTE),

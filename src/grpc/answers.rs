@@ -94,12 +94,20 @@ fn refused<B>(request: &Request<B>, connection: &Connection) -> Option<Response<
     is_ending.then(|| status::connection_ends().into_http())
 }
 
+/// Returns whether a content type is that of gRPC with messages of protobuf. The answer to gRPC-Web or to another format would have
+/// another form.
+fn is_grpc(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next();
+    let kind = kind.unwrap_or_default().trim_ascii();
+    kind == b"application/grpc" || kind == b"application/grpc+proto"
+}
+
 /// Returns the HTTP status for a request that is not one of gRPC.
 fn refusal<B>(request: &Request<B>) -> Option<StatusCode> {
     if request.method() != Method::POST {
         return Some(StatusCode::METHOD_NOT_ALLOWED);
     }
     let content_type = request.headers().get(CONTENT_TYPE);
-    let is_grpc = content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let is_grpc = content_type.is_some_and(|kind| is_grpc(kind.as_bytes()));
     (!is_grpc).then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
 }

@@ -48,6 +48,9 @@ impl Deadline {
     }
 
     /// Runs a call, and answers `DEADLINE_EXCEEDED` if it does not end in time. A call that has not begun by then never begins.
+    ///
+    /// Libraries send the time that is left of their caller's deadline. A call that has waited in the client for long can arrive without
+    /// enough time for any answer.
     pub(super) async fn run<T>(
         self,
         context: &CallContext,
@@ -56,6 +59,10 @@ impl Deadline {
         let Some(time) = self.time_to_answer else {
             return call.await;
         };
+        // `timeout` polls the call before its timer.
+        if time.is_zero() {
+            return Err(status::deadline_exceeded(Applied::No));
+        }
         let outcome = tokio::time::timeout(time, call).await;
         outcome.unwrap_or_else(|_| {
             let applied = if context.beginning.withdraw() {

@@ -16,7 +16,7 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::protobuf_time::{duration_to_proto, timestamp};
+use super::protobuf_time::{check_timestamp, duration_to_proto, timestamp};
 use super::status::{MAX_FIELD_BYTES, MAX_TEXT_BYTES, truncate};
 use super::words::Words;
 use crate::broker::{
@@ -277,14 +277,13 @@ pub(super) fn columns_from_proto(
     columns.into_iter().map(convert).collect()
 }
 
-/// Converts a value. Refuses one without a kind, and a timestamp whose nanoseconds are not within a second.
+/// Converts a value. Refuses one without a kind, and a timestamp that is outside of its range.
 fn value_from_proto(value: proto::ColumnValue) -> std::result::Result<Value, String> {
-    match Value::try_from(value).map_err(|error| error.to_string())? {
-        Value::Timestamp { nanos, .. } if !(0..1_000_000_000).contains(&nanos) => {
-            Err("timestamp_value's nanos must be 0 to 999,999,999".to_owned())
-        }
-        value => Ok(value),
+    let value = Value::try_from(value).map_err(|error| error.to_string())?;
+    if let Value::Timestamp { seconds, nanos } = value {
+        check_timestamp(seconds, nanos).map_err(|problem| format!("timestamp_value {problem}"))?;
     }
+    Ok(value)
 }
 
 /// Converts a leased item. `column_names` are the names of its columns, in the same order.

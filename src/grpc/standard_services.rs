@@ -8,13 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::future::ready;
+use futures_util::{StreamExt as _, stream};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::Incoming;
-use tonic::Status;
+use hyper::body::{Frame, Incoming};
 use tonic::body::Body;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 use tower::Service as _;
 
 use super::connections::Connection;
@@ -117,7 +119,12 @@ impl StandardServices {
             ));
         }
         let watcher = is_first.then(|| Watcher(connection.clone()));
-        let response = self.route(request).await;
+        let mut response = self.route(request).await;
+        if Status::from_header_map(response.headers())
+            .is_some_and(|status| status.code() == Code::NotFound)
+        {
+            response = unknown_service();
+        }
         Ok((response.map(|body| holding(body, watcher)), place))
     }
 
@@ -155,6 +162,19 @@ impl StandardServices {
         let body = Body::new(Full::new(message.await?));
         Ok(Request::from_parts(head, body))
     }
+}
+
+/// Returns the answer to a watcher of a service that does not exist. The protocol of health checks demands it. `tonic_health` answers
+/// with `NOT_FOUND`, on which a client sends the call again and again.
+fn unknown_service() -> Response<Body> {
+    // The frame of a `HealthCheckResponse` with the status SERVICE_UNKNOWN.
+    let message = Bytes::from_static(&[0, 0, 0, 0, 2, 0x08, 3]);
+    let message = stream::once(ready(Ok::<_, Status>(Frame::data(message))));
+    let body = Body::new(StreamBody::new(message.chain(stream::pending())));
+    let mut response = Response::new(body);
+    let content_type = HeaderValue::from_static("application/grpc");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
 }
 
 /// The only watcher of a connection.

@@ -146,7 +146,9 @@ impl From<Error> for ApiError {
                     None => error,
                 }
             }
-            Error::QueuePaused(_) => Self::new(FailedPrecondition, Reason::QueuePaused, text),
+            Error::QueuePaused { queue, .. } => {
+                Self::new(FailedPrecondition, Reason::QueuePaused, text).with("queue", queue)
+            }
             Error::OperationRunning(id) => {
                 Self::new(FailedPrecondition, Reason::OperationRunning, text)
                     .with("operation_id", id.to_string())
@@ -274,9 +276,12 @@ pub(super) fn compressed(encoding: &str) -> Status {
     status
 }
 
-/// Returns the status for a request above the configured message size. `text` gives both sizes.
-pub(super) fn message_too_large(text: String) -> Status {
-    ApiError::new(Code::ResourceExhausted, Reason::LimitExceeded, text).into()
+/// Returns the status for a request of `length` bytes, above the configured message size `max`.
+pub(super) fn message_too_large(length: usize, max: usize) -> Status {
+    let text = format!("the message has {length} bytes, which exceed the limit of {max} bytes");
+    let error = ApiError::new(Code::ResourceExhausted, Reason::LimitExceeded, text);
+    let error = error.with("value", length.to_string());
+    error.with("max", max.to_string()).into()
 }
 
 /// Returns the status for a call without credentials.
@@ -335,6 +340,9 @@ fn pushback(retry_after: Option<Duration>) -> MetadataMap {
     metadata
 }
 
+/// The end of a text that was cut.
+const ELLIPSIS: &str = "…";
+
 /// Cuts a text at the last character that ends within `max_bytes`.
 fn cut(text: &mut String, max_bytes: usize) {
     let end = (0..=max_bytes.min(text.len()))
@@ -343,7 +351,7 @@ fn cut(text: &mut String, max_bytes: usize) {
     text.truncate(end.unwrap_or(0));
 }
 
-/// Cuts a text that is longer than `max_bytes` at a character and adds an ellipsis. Escapes characters that a terminal would
+/// Cuts a text that is longer than `max_bytes` at a character, and ends it with an ellipsis. Escapes characters that a terminal would
 /// act on: clients print errors.
 pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes && !text.contains(is_hidden) {
@@ -352,8 +360,8 @@ pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
     cut(&mut text, max_bytes + 4);
     text = visible_lines(&text).into_owned();
     if text.len() > max_bytes {
-        cut(&mut text, max_bytes);
-        text.push('…');
+        cut(&mut text, max_bytes - ELLIPSIS.len());
+        text.push_str(ELLIPSIS);
     }
     text
 }
@@ -376,5 +384,16 @@ mod tests {
             let info = status.get_details_error_info().expect("the reason");
             assert_eq!(info.domain, DOMAIN);
         }
+    }
+
+    #[test]
+    fn long_text_is_cut_to_its_limit() {
+        for text in ["x".repeat(1_025), "é\u{7}".repeat(900)] {
+            let cut = truncate(text, MAX_TEXT_BYTES);
+            assert!((MAX_TEXT_BYTES - 2..=MAX_TEXT_BYTES).contains(&cut.len()));
+            assert!(cut.ends_with(ELLIPSIS));
+        }
+        let fits = "x".repeat(1_024);
+        assert_eq!(truncate(fits.clone(), MAX_TEXT_BYTES), fits);
     }
 }

@@ -132,14 +132,6 @@ impl LogLevel {
         Ok(())
     }
 
-    /// Checks a level without a change.
-    ///
-    /// # Errors
-    /// The same as [`Self::set`].
-    pub fn check(&self, level: &str) -> Result<(), String> {
-        parse(level).map(drop)
-    }
-
     /// Changes the configured level, and makes it the level in effect.
     ///
     /// # Errors

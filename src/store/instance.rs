@@ -38,7 +38,8 @@ pub struct Instance {
     pub draining: bool,
     /// The hashes of each queue's settings, by the queue's name.
     pub settings: BTreeMap<String, SettingsHash>,
-    /// The rates of its events, by the queue's name.
+    /// The rates of its events, by the queue's name. A broker that runs has an entry for each of its queues. Empty and draining: it has
+    /// ended.
     pub activity: BTreeMap<String, Activity>,
 }
 
@@ -101,9 +102,10 @@ impl ListedBroker {
         }
     }
 
-    /// Returns whether it was seen lately.
+    /// Returns whether it was seen lately, and has not said that it has ended.
     pub fn is_live(&self) -> bool {
-        self.silence < LIVE_TIME && self.ahead < LIVE_TIME
+        let has_ended = self.instance.draining && self.instance.activity.is_empty();
+        !has_ended && self.silence < LIVE_TIME && self.ahead < LIVE_TIME
     }
 }
 

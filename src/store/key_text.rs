@@ -1,6 +1,7 @@
 //! Parser of keys in their text form, the one that [`Key`]'s `Display` writes.
 
 use lease_broker_model::key::{INFINITY, Key, NEGATIVE_INFINITY};
+use lease_broker_model::text::Quoted;
 use lease_broker_value::Value;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
@@ -31,6 +32,13 @@ pub(super) enum KeyKind {
 /// # Errors
 /// The reason why the text is no key of these columns.
 pub(super) fn parse(text: &str, kinds: &[KeyKind]) -> Result<Key, String> {
+    parse_given(text, kinds).map_err(|problem| match text {
+        "" => "is required".to_owned(),
+        _ => problem,
+    })
+}
+
+fn parse_given(text: &str, kinds: &[KeyKind]) -> Result<Key, String> {
     if let [kind] = kinds {
         let value = value_of_text(text, *kind)?;
         return Ok(Key([value].into()));
@@ -87,7 +95,7 @@ fn value_of_text(text: &str, kind: KeyKind) -> Result<Value, String> {
         }
         KeyKind::BytesOrNumber => bytes().or_else(|| number(text)).or_else(own_text),
     };
-    value.ok_or_else(|| expected(text, kind))
+    value.ok_or_else(|| expected(Quoted(text), kind))
 }
 
 /// Returns whether SQLite ignores a character around a number.
@@ -120,7 +128,7 @@ fn infinity(text: &str) -> Option<Value> {
 fn expected(part: impl std::fmt::Display, kind: KeyKind) -> String {
     let kind = match kind {
         KeyKind::Bool => "true or false",
-        KeyKind::Integer => "an integer",
+        KeyKind::Integer => "an integer of 64 bits",
         KeyKind::Double => "a number",
         KeyKind::Text | KeyKind::Any | KeyKind::NumberOrBytes | KeyKind::BytesOrNumber => "a text",
         KeyKind::Bytes => "bytes in hexadecimal",
@@ -224,5 +232,8 @@ mod tests {
         ] {
             assert!(parse(text, kinds).is_err(), "{text}");
         }
+        let problem = |text: &str| parse(text, &[Integer]).expect_err("no key");
+        assert_eq!(problem(""), "is required");
+        assert_eq!(problem("x"), "\"x\" is not an integer of 64 bits");
     }
 }

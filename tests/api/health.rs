@@ -1,10 +1,13 @@
 //! The standard gRPC health and reflection services.
 
+use std::time::Duration;
+
 use prost::Message as _;
 use prost_types::FileDescriptorProto;
 use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
@@ -28,6 +31,20 @@ async fn health_covers_server_and_service() {
         .await
         .expect_err("unknown service");
     assert_eq!(status.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn watch_of_an_unknown_service_waits_for_it() {
+    let server = Server::start().await;
+    let mut health = HealthClient::new(server.channel().await);
+    let service = "leasebroker.v1.Nothing".to_owned();
+    let watched = health.watch(HealthCheckRequest { service }).await;
+    let mut watched = watched.expect("a stream").into_inner();
+    let first = watched.message().await.expect("the stream is intact");
+    let status = first.expect("a message").status();
+    assert_eq!(status, ServingStatus::ServiceUnknown);
+    let next = tokio::time::timeout(Duration::from_millis(300), watched.message());
+    assert!(next.await.is_err(), "the stream has ended");
 }
 
 /// Asks a version of the reflection service for its services and for the file that declares the API.

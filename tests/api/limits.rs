@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lease_broker_proto::{HeartbeatRequest, NewItem, RefusalReason};
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use crate::support::api_error::{ApiError, assert_field_error};
 use crate::support::client::{
@@ -242,7 +243,11 @@ async fn oversized_message_is_rejected() {
         let error = ApiError::from_status(&status);
         assert_eq!(error.code, Code::ResourceExhausted, "{status:?}");
         assert_eq!(error.reason, "LIMIT_EXCEEDED");
-        assert!(status.message().contains("100000"), "{status:?}");
+        let metadata = status
+            .get_details_error_info()
+            .expect("the reason")
+            .metadata;
+        assert_eq!(metadata["max"], "100000");
     }
     assert_eq!(all_rows(&server.database(), "work").len(), 0);
     client.enqueue(&[&"x".repeat(90_000)]).await;

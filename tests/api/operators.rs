@@ -302,13 +302,18 @@ async fn items_of_keys_are_listed_page_by_page() {
     loop {
         let page = list(&client, request.clone()).await.expect("a page");
         let keys: Vec<String> = page.items.into_iter().map(|item| item.key).collect();
-        pages.push(keys.join(","));
+        pages.push((keys.join(","), page.is_partial));
         request.page_token = page.next_page_token;
         if request.page_token.is_empty() {
             break;
         }
     }
-    assert_eq!(pages, ["5", "3,1", "2"]);
+    // A full page is not partial, even if others follow.
+    let expected = [("5", true), ("3,1", false), ("2", false)];
+    assert_eq!(
+        pages,
+        expected.map(|(keys, partial)| (keys.to_owned(), partial))
+    );
 }
 
 #[tokio::test]
@@ -441,6 +446,10 @@ async fn operation_of_a_kind_runs_alone_and_can_be_cancelled() {
     let (_server, client) = start(QUEUE).await;
     add_dead(&client, 30).await;
     let slow = StartOperationRequest {
+        filter: Some(ItemFilter {
+            keys: (1..=30).map(|key| key.to_string()).collect(),
+            ..ItemFilter::default()
+        }),
         max_per_second: 1,
         ..redrive()
     };
@@ -453,6 +462,14 @@ async fn operation_of_a_kind_runs_alone_and_can_be_cancelled() {
         "OPERATION_RUNNING",
         false,
     );
+    let queues = client
+        .admin
+        .clone()
+        .list_queues(ListQueuesRequest::default())
+        .await;
+    let running = queues.expect("listed").into_inner().queues.remove(0);
+    let filter = running.operations[0].filter.as_ref().expect("a filter");
+    assert_eq!(filter.keys.len(), 10, "a list has the first keys only");
     let cancel = CancelOperationRequest {
         operation_id: id.clone(),
         ..CancelOperationRequest::default()

@@ -112,6 +112,11 @@ async fn queue_that_is_paused_for_new_items_refuses_them() {
         .await
         .expect("paused");
     let refused = client.try_enqueue(vec![item("b")]).await;
+    let info = refused
+        .as_ref()
+        .expect_err("paused")
+        .get_details_error_info();
+    assert_eq!(info.expect("the reason").metadata["queue"], "work");
     assert_api_error(refused, Code::FailedPrecondition, "QUEUE_PAUSED", false);
     assert_eq!(claim(&client).await.0, 1);
     pause(&client, request(PauseMode::Both))

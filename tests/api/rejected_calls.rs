@@ -61,6 +61,11 @@ async fn error_about_a_huge_name_is_short() {
         "LIMIT_EXCEEDED",
         field,
     );
+    let mut completed = completion("id", &[("work", "x")]);
+    completed.follow_ups[0].item = Some(column(&huge));
+    let field = "completions.follow_ups.item.columns";
+    let completed = client.try_complete(vec![completed]).await;
+    assert_field_error(completed, Code::InvalidArgument, "LIMIT_EXCEEDED", field);
     let long = "ü".repeat(256);
     for outcome in call_all_rpcs(&client.for_queue(&long)).await {
         assert_api_error(outcome, Code::NotFound, "QUEUE_NOT_FOUND", false);

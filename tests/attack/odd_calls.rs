@@ -160,6 +160,29 @@ fn odd_deadlines_are_answered() {
 }
 
 #[test]
+fn call_without_time_for_an_answer_never_begins() {
+    let mut calls = Calls::start();
+    let request = EnqueueRequest {
+        queue: QUEUE.to_owned(),
+        items: vec![NewItem::default()],
+        ..EnqueueRequest::default()
+    };
+    let request = grpc_message(&request.encode_to_vec());
+    // The answer has a millisecond at least to reach the caller.
+    for deadline in ["0n", "1n", "900u", "1m"] {
+        let answer = calls.call(ENQUEUE, &[("grpc-timeout", deadline)], request.clone());
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.grpc_status, Some(Code::DeadlineExceeded));
+        let text = answer.grpc_message;
+        assert!(
+            text.contains("was%20not%20applied") || text.contains("was not applied"),
+            "{deadline}: {text}"
+        );
+    }
+    calls.end("deadlines that have passed", 30);
+}
+
+#[test]
 fn odd_headers_are_answered() {
     let mut calls = Calls::start();
     let long = "x".repeat(10_000);
@@ -189,6 +212,10 @@ fn requests_of_other_protocols_are_refused() {
         ("GET", "application/grpc", 405),
         ("PUT", "application/grpc", 405),
         ("POST", "application/json", 415),
+        ("POST", "application/grpc+json", 415),
+        ("POST", "application/grpc-web", 415),
+        ("POST", "application/grpc-web+proto", 415),
+        ("POST", "application/grpc-web-text", 415),
         ("POST", "", 415),
     ] {
         let headers = [("content-type", content_type)];

@@ -34,7 +34,12 @@ fn brokers_are_listed_and_drained() {
     let stopped = listed
         .iter()
         .find(|broker| broker["address"] == json!(address));
-    assert_ne!(stopped.expect("a row")["state"], json!("running"));
+    let stopped = stopped.expect("a row");
+    assert_eq!(stopped["state"], json!("gone"));
+    let id = stopped["broker_id"].as_str().expect("an id");
+    let refused = workspace.call(&format!("drain {id}"));
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("has ended already"), "{refused:?}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn unreadable_line_is_named() {
     ] {
         workspace.write(name, text);
         let stopped = workspace.call(&format!("enqueue work --file {name}"));
-        assert_eq!(stopped.code, 1, "{stopped:?}");
+        assert_eq!(stopped.code, 64, "{stopped:?}");
         for named in [line, "0 items were added", "--skip 0"] {
             assert!(stopped.err.contains(named), "{named}: {stopped:?}");
         }
@@ -289,11 +289,11 @@ fn file_with_a_column_twice_is_refused() {
     let workspace = Workspace::serving();
     workspace.write("items.CSV", "payload,payload\nhello,1\n");
     let refused = workspace.call("enqueue work --file items.CSV");
-    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_eq!(refused.code, 64, "{refused:?}");
     assert!(refused.err.contains("\"payload\" twice"), "{refused:?}");
     workspace.write("items.jsonl", "{\"payload\": \"x\", \"payload\": \"y\"}\n");
     let refused = workspace.call("enqueue work --file items.jsonl");
-    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_eq!(refused.code, 64, "{refused:?}");
     assert!(
         refused.err.contains("\"payload\" appears twice"),
         "{refused:?}"

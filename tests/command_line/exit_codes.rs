@@ -68,6 +68,14 @@ fn invalid_flag_value_exits_64() {
 }
 
 #[test]
+fn invalid_log_level_exits_64_from_every_command() {
+    let workspace = Workspace::with(&format!("[log]\nlevel = 'x'\n{QUEUES}"));
+    for command in ["serve", "schema plan", "stats"] {
+        fails(&workspace.store(command), 64, &["log.level", "\"x\""]);
+    }
+}
+
+#[test]
 fn missing_configuration_file_exits_64() {
     let workspace = Workspace::with(QUEUES);
     let missing = workspace.run("stats --config missing.toml");

@@ -72,6 +72,54 @@ fn help_of_every_command_has_examples() {
 }
 
 #[test]
+fn headings_stand_over_their_own_flags() {
+    let headings = [
+        ("Filter:", "owner error since before min-attempt column"),
+        (
+            "Credentials:",
+            "ca certificate key server-name token-file plaintext",
+        ),
+    ];
+    let workspace = Workspace::with("");
+    let mut seen = 0;
+    for command in COMMANDS {
+        let help = workspace.run(&format!("{command} -h")).out;
+        for (heading, own) in headings {
+            let Some((_, part)) = help.split_once(&format!("\n{heading}\n")) else {
+                continue;
+            };
+            let part = part.lines().take_while(|line| !line.is_empty());
+            let flags = part.filter_map(|line| line.trim_start().strip_prefix("--"));
+            let flags: Vec<&str> = flags
+                .filter_map(|flag| flag.split_whitespace().next())
+                .collect();
+            let own: Vec<&str> = own.split(' ').collect();
+            assert_eq!(flags, own, "{command} {heading}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+/// The texts after the flags are wrapped by the width of the terminal. A text that is also wrapped by hand has short lines in its middle,
+/// and a table that is too wide for a terminal of 100 columns is broken.
+#[test]
+fn texts_after_the_flags_are_wrapped_once() {
+    let workspace = Workspace::with("");
+    for command in COMMANDS {
+        let help = workspace.run(&format!("{command} --help")).out;
+        let (_, text) = help.split_once("Print help").expect("the last flags");
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2) {
+            let [line, next] = pair else { continue };
+            let is_text = !line.is_empty() && !next.is_empty() && !next.starts_with("  ");
+            let ends_early = line.chars().count() < 75 && !line.ends_with(':');
+            assert!(!(is_text && ends_early), "{command}: {line:?}, {next:?}");
+        }
+    }
+}
+
+#[test]
 fn every_example_is_valid() {
     let workspace = Workspace::with("");
     let help = COMMANDS

@@ -100,8 +100,11 @@ fn cancel_takes_leases_away() {
     assert_eq!(again.code, 0, "{again:?}");
     for (arguments, problem) in [
         ("1", "1 item had no lease"),
-        ("2", "1 item had no lease"),
-        ("2 3 --yes", "2 items had no lease"),
+        ("2", "no item has the key 2"),
+        (
+            "1 2 3 --yes",
+            "no item has the key 2, 3; 1 item had no lease",
+        ),
         ("1 --fencing-token 7", "no lease with the fencing token 7"),
     ] {
         let lost = workspace.call(&format!("cancel work {arguments} {reason}"));

@@ -68,6 +68,8 @@ async fn level_changes_at_run_time_and_falls_back() {
     for (path, body, named) in [
         ("/log/level", "loud", "loud"),
         ("/log/level?for=soon", "info", "soon"),
+        ("/log/level?for=8days", "info", "7 days"),
+        ("/log/level?fro=2s", "info", "fro"),
     ] {
         let refused = send(admin, "PUT", path, body);
         assert_eq!(refused.status, 400, "{refused:?}");

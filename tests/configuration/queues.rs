@@ -650,6 +650,16 @@ fn requests_are_remembered_for_a_day_by_default() {
 }
 
 #[test]
+fn recurrence_is_bounded() {
+    let text = "[queues.a]\non_complete = { recur = '367d' }";
+    assert_rejected(text, "on_complete.recur", 2, "366days");
+    for allowed in ["0s", "366d"] {
+        let text = format!("[queues.a]\non_complete = {{ recur = '{allowed}' }}").leak();
+        queue(text);
+    }
+}
+
+#[test]
 fn checkpoint_is_a_switch_or_a_size() {
     let max_bytes = |text| queue(text).max_checkpoint_bytes;
     assert_eq!(max_bytes("[queues.a]"), None);

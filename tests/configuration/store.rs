@@ -68,6 +68,7 @@ fn pool_setting_out_of_bounds_is_rejected() {
         ("command_timeout = '0s'", "store.command_timeout"),
         ("max_connection_age = '2d'", "store.max_connection_age"),
         ("max_connections = 0", "store.max_connections"),
+        ("min_idle_connections = 1001", "store.min_idle_connections"),
     ] {
         let text: &'static str = format!("{SERVER}{setting}").leak();
         let error = from_file(text).expect_err(setting);

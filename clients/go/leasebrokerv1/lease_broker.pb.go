@@ -24,7 +24,9 @@
 // metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
 // made or may still be made. An error about a field also carries google.rpc.BadRequest with the path of the field. An
 // error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
-// retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
+// trailer grpc-status-details-bin has these messages, in an encoded google.rpc.Status. Not every gRPC library decodes it.
+//
+// The retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
 // same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
 // been applied and would be applied twice. DEADLINE_EXCEEDED has -1 because a repetition within the same deadline cannot
 // help. With a new deadline the call can be sent again, as "Retries" says. Every rpc can return these errors:
@@ -33,8 +35,10 @@
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
 //   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if the service has
-//                                              counted it. Both are text for people: a duration is written as 1m 1s
-//   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
+//                                              counted it. Both are text for people: a duration is written as 1m 1s, and
+//                                              a long one in days: 366days
+//   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service. The metadata has value
+//                                              and max, in bytes
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
 //                                              RetryInfo). The metadata has the limit that is used up: budget, a setting
@@ -57,13 +61,13 @@
 //                                              with lease ids
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
-//                                              ended the pause
+//                                              ended the pause. The metadata has queue
 //   FAILED_PRECONDITION  OPERATION_RUNNING     only AdminService: the queue runs an operation of this kind. The metadata has
 //                                              operation_id
 //   FAILED_PRECONDITION  PURGE_NOT_ALLOWED     only AdminService: the rows of the table may not be deleted
 //   NOT_FOUND            ITEM_NOT_FOUND        only AdminService: no row has the key
 //   NOT_FOUND            OPERATION_NOT_FOUND   only AdminService: there is no such operation
-//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker was seen in the last day
+//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker runs
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
 //   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Turn the compression of the client off: the
@@ -99,9 +103,9 @@
 // hours, waits of up to 60 seconds, worker ids of up to 128 UTF-16 units, names of up to 512 bytes. The configuration of
 // the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
 // whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
-// id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long
-// texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
-// as a whole.
+// id has at most 4,096 characters, and a longer text is one that never existed: OUTCOME_LEASE_LOST. It has about 60 if the key
+// is a number, and grows with the key. If your keys are long texts, send fewer leases in a call: a request above the message
+// limit of the service, 4 MiB unless configured, is refused as a whole.
 //
 // A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
 // for people, such as error_message or a reason, U+FFFD takes the place of NUL.
@@ -457,11 +461,12 @@ type ClaimBatchRequest struct {
 	// The time to wait for at least one item, up to 60 seconds. Absent: the call does not wait. If the caller's deadline
 	// is sooner, the call returns shortly before the deadline.
 	WaitTimeout *durationpb.Duration `protobuf:"bytes,5,opt,name=wait_timeout,json=waitTimeout,proto3" json:"wait_timeout,omitempty"`
-	// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the nil
-	// UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still held,
-	// and claims no further items. The other fields need not be equal: with a smaller max_items the call still returns all of
-	// these leases. If all of them have expired or were settled, the call claims items like a new one. Empty: every call
-	// claims new items.
+	// A UUID that the caller chooses, so that a claim whose response was lost can be sent again: 36 characters, not the
+	// nil UUID. A call with the same id, queue, worker_id and caller returns the leases of the first call that are still
+	// held, and claims no further items. The other fields need not be equal: with a smaller max_items the call still
+	// returns all of these leases. But send the same lease_duration again: it becomes part of the returned lease ids, and
+	// a Heartbeat without one uses it. If all leases have expired or were settled, the call claims items like a new one.
+	// Empty: every call claims new items.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The maximum size of the response in bytes, 65,536 or more. The message limit of the service also bounds it. Items
 	// that do not fit are not leased: they stay ready, in their order, for the next claim. If an item is larger than
@@ -1185,7 +1190,7 @@ type HeartbeatRequest struct {
 	// The leases to extend, up to 1,000.
 	Renewals []*Renewal `protobuf:"bytes,2,rep,name=renewals,proto3" json:"renewals,omitempty"`
 	// The duration of each lease from now, 1 second to 12 hours unless the queue sets other bounds. Absent: each lease
-	// lasts as long as it was claimed for.
+	// lasts as long as it was claimed for, by the call that returned this lease id.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2546,11 +2551,12 @@ type EnqueueRequest struct {
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// The items to add, up to 1,000.
 	Items []*NewItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
-	// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again with
-	// the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the id for
-	// its enqueue_memory, 24 hours by default, from the commit of the items. A call that failed is not remembered. The
-	// trace contexts of the items may differ, all else must be the same. Empty: the call adds its items each time that it
-	// is sent. A call without items returns OK with every valid id, which the queue does not remember for it.
+	// A UUID that the caller makes for this list of items: 36 characters, not the nil UUID. If the call is sent again
+	// with the same id, to any broker of the database, it returns the same keys and adds nothing. The queue remembers the
+	// id for its enqueue_memory at least, 24 hours by default, from the commit of the items. A call that failed is not
+	// remembered. The trace contexts of the items may differ, all else must be the same. Empty: the call adds its items
+	// each time that it is sent. A call without items returns OK with every valid id, which the queue does not remember
+	// for it.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,7 +24,9 @@
 // metadata `applied`: `no` if the call has changed nothing and will change nothing, `unknown` if its changes may have been
 // made or may still be made. An error about a field also carries google.rpc.BadRequest with the path of the field. An
 // error that can pass by itself also carries google.rpc.RetryInfo with the time to wait before the call is sent again. The
-// retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
+// trailer grpc-status-details-bin has these messages, in an encoded google.rpc.Status. Not every gRPC library decodes it.
+//
+// The retry policies of gRPC clients do not read RetryInfo. For them every error has the trailer grpc-retry-pushback-ms: the
 // same time in milliseconds, or -1 if the call must not be repeated: because that cannot help, or because the call may have
 // been applied and would be applied twice. DEADLINE_EXCEEDED has -1 because a repetition within the same deadline cannot
 // help. With a new deadline the call can be sent again, as "Retries" says. Every rpc can return these errors:
@@ -33,8 +35,10 @@
 //   INVALID_ARGUMENT     INVALID_FIELD         a field is malformed, or the message cannot be decoded
 //   NOT_FOUND            QUEUE_NOT_FOUND       no queue with this name is configured. The metadata has queue
 //   INVALID_ARGUMENT     LIMIT_EXCEEDED        a field exceeds a limit. The metadata has max, and value if the service has
-//                                              counted it. Both are text for people: a duration is written as 1m 1s
-//   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service
+//                                              counted it. Both are text for people: a duration is written as 1m 1s, and
+//                                              a long one in days: 366days
+//   RESOURCE_EXHAUSTED   LIMIT_EXCEEDED        the message exceeds the message limit of the service. The metadata has value
+//                                              and max, in bytes
 //   RESOURCE_EXHAUSTED   OVERLOADED            too many calls are running, requests take too many bytes, clients have not
 //                                              read too many bytes of leases yet, or too many unknown tokens arrive (with
 //                                              RetryInfo). The metadata has the limit that is used up: budget, a setting
@@ -57,13 +61,13 @@
 //                                              with lease ids
 //   FAILED_PRECONDITION  STORE_MISCONFIGURED   the database refuses the operation until its schema or login is corrected
 //   FAILED_PRECONDITION  QUEUE_PAUSED          the queue is paused for Enqueue. The call can be sent again when an operator has
-//                                              ended the pause
+//                                              ended the pause. The metadata has queue
 //   FAILED_PRECONDITION  OPERATION_RUNNING     only AdminService: the queue runs an operation of this kind. The metadata has
 //                                              operation_id
 //   FAILED_PRECONDITION  PURGE_NOT_ALLOWED     only AdminService: the rows of the table may not be deleted
 //   NOT_FOUND            ITEM_NOT_FOUND        only AdminService: no row has the key
 //   NOT_FOUND            OPERATION_NOT_FOUND   only AdminService: there is no such operation
-//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker was seen in the last day
+//   NOT_FOUND            BROKER_NOT_FOUND      only AdminService: no such broker runs
 //   DEADLINE_EXCEEDED    DEADLINE_EXCEEDED     the caller's deadline is about to pass
 //   UNIMPLEMENTED        RPC_UNKNOWN           the service has no such rpc: the client is of another version
 //   UNIMPLEMENTED        COMPRESSION_UNSUPPORTED  the request is compressed. Turn the compression of the client off: the
@@ -99,9 +103,9 @@
 // hours, waits of up to 60 seconds, worker ids of up to 128 UTF-16 units, names of up to 512 bytes. The configuration of
 // the service can set lower limits. Every rpc refuses a request with a longer name or id, or with too many columns, as a
 // whole, with LIMIT_EXCEEDED and a field such as queue, request_id, items.columns or completions.follow_ups.queue. A lease
-// id has at most 4,096 characters. It has about 60 if the key is a number, and grows with the key. If your keys are long
-// texts, send fewer leases in a call: a request above the message limit of the service, 4 MiB unless configured, is refused
-// as a whole.
+// id has at most 4,096 characters, and a longer text is one that never existed: OUTCOME_LEASE_LOST. It has about 60 if the key
+// is a number, and grows with the key. If your keys are long texts, send fewer leases in a call: a request above the message
+// limit of the service, 4 MiB unless configured, is refused as a whole.
 //
 // A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
 // for people, such as error_message or a reason, U+FFFD takes the place of NUL.
@@ -160,8 +164,8 @@ type LeaseServiceClient interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
-	// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, groups[i],
+	// max_run), LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
 	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
 	// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
 	//
@@ -169,7 +173,7 @@ type LeaseServiceClient interface {
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
 	// refuses new claims on this one and closes it.
 	ClaimBatch(ctx context.Context, in *ClaimBatchRequest, opts ...grpc.CallOption) (*ClaimBatchResponse, error)
-	// Extends leases. Each lease then lasts lease_duration from now, or as long as it was claimed for.
+	// Extends leases. Each lease then lasts lease_duration from now, or without one as long as it was claimed for.
 	//
 	// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
 	// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
@@ -192,9 +196,9 @@ type LeaseServiceClient interface {
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
 	// run is leased.
 	//
-	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
-	// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
-	// DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions; completions.columns; completions.follow_ups for all
+	// follow-ups of the call together; completions.follow_ups.queue; completions.follow_ups.item.columns; fields of next),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Complete(ctx context.Context, in *CompleteRequest, opts ...grpc.CallOption) (*CompleteResponse, error)
 	// Reports that the work on items failed.
 	//
@@ -204,8 +208,8 @@ type LeaseServiceClient interface {
 	// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
 	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
 	//
-	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
-	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, failures.columns, fields of next),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//
@@ -353,8 +357,8 @@ type LeaseServiceServer interface {
 	// the items, send the call again with the same request_id. If you do not, call ReleaseClaims with it after the
 	// cancelled call has ended.
 	//
-	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, max_run),
-	// LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
+	// Errors: INVALID_FIELD (worker_id, max_items, lease_duration, wait_timeout, request_id, max_bytes, groups, groups[i],
+	// max_run), LIMIT_EXCEEDED (worker_id, max_items, lease_duration, wait_timeout, groups), QUEUE_NOT_FOUND, OVERLOADED,
 	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL. While this instance stops: UNAVAILABLE with the
 	// reason DRAINING and RetryInfo. Send the call again, and another instance accepts it.
 	//
@@ -362,7 +366,7 @@ type LeaseServiceServer interface {
 	// error would fail every client without a retry policy. Send the next call on another connection: the instance
 	// refuses new claims on this one and closes it.
 	ClaimBatch(context.Context, *ClaimBatchRequest) (*ClaimBatchResponse, error)
-	// Extends leases. Each lease then lasts lease_duration from now, or as long as it was claimed for.
+	// Extends leases. Each lease then lasts lease_duration from now, or without one as long as it was claimed for.
 	//
 	// A worker that needs more time sends it before the lease expires, for example after a third of time_left. It must
 	// stop work on each item whose result is OUTCOME_LEASE_LOST, because another worker may have that item.
@@ -385,9 +389,9 @@ type LeaseServiceServer interface {
 	// count in the order of the call. A completion is refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its
 	// run is leased.
 	//
-	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions, completions.follow_ups for all follow-ups of
-	// the call together, fields of next), QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED,
-	// DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (completions; completions.columns; completions.follow_ups for all
+	// follow-ups of the call together; completions.follow_ups.queue; completions.follow_ups.item.columns; fields of next),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Complete(context.Context, *CompleteRequest) (*CompleteResponse, error)
 	// Reports that the work on items failed.
 	//
@@ -397,8 +401,8 @@ type LeaseServiceServer interface {
 	// The failure of an item of a run (Lease.run) also releases the leases of the later items of the run. A failure is
 	// refused with REFUSAL_REASON_OUT_OF_ORDER while an earlier item of its run is leased.
 	//
-	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, fields of next), QUEUE_NOT_FOUND, OVERLOADED,
-	// STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
+	// Errors: INVALID_FIELD (fields of next), LIMIT_EXCEEDED (failures, failures.columns, fields of next),
+	// QUEUE_NOT_FOUND, OVERLOADED, STORE_UNAVAILABLE, STORE_MISCONFIGURED, DEADLINE_EXCEEDED, INTERNAL.
 	Fail(context.Context, *FailRequest) (*FailResponse, error)
 	// Returns items that were not processed. The attempt does not count.
 	//

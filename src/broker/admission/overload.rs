@@ -51,7 +51,9 @@ impl Level {
         if steps > 0 {
             self.changed = Some(now);
             let calm = steps - 1;
-            self.level = (self.level + 1).saturating_sub(2 * calm).min(MAX_LEVEL);
+            self.level = (self.level + 1)
+                .saturating_sub(calm.saturating_mul(2))
+                .min(MAX_LEVEL);
         }
         self.level
     }

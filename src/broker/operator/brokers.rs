@@ -60,13 +60,14 @@ impl Operator {
     /// # Errors
     /// [`Error::BrokerNotFound`], and those of the store.
     pub async fn drain_broker(&self, broker: Uuid) -> Result<ListedBrokers, Error> {
-        if !self.store()?.request_drain(broker).await? {
-            return Err(Error::BrokerNotFound(broker));
-        }
+        let store = self.store()?;
         let mut listed = self.list_brokers().await?;
         let brokers = &mut listed.list.brokers;
-        brokers.retain(|listed| listed.instance.id == broker);
+        brokers.retain(|listed| listed.instance.id == broker && listed.is_live());
         let told = brokers.first_mut().ok_or(Error::BrokerNotFound(broker))?;
+        if !store.request_drain(broker).await? {
+            return Err(Error::BrokerNotFound(broker));
+        }
         // It reads the order a moment later.
         told.instance.draining = true;
         Ok(listed)

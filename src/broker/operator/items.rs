@@ -128,7 +128,8 @@ impl Operator {
         let start = page_token::read(identity, &list.page_token, Some::<usize>)?.unwrap_or(0);
         let keys = self.parse_keys(queue, &list.selection.keys)?;
         // The size of an item is bounded, so this bounds the page.
-        let limit = page_size(list.page_size)?.min(DEFAULT_PAGE);
+        let requested = page_size(list.page_size)?;
+        let limit = requested.min(DEFAULT_PAGE);
         let rest = keys.get(start..).unwrap_or_default();
         let page = &rest[..limit.min(rest.len())];
         let end = start + page.len();
@@ -141,14 +142,14 @@ impl Operator {
         items.retain(|item| list.state.is_none_or(|state| item.state == Some(state)));
         let has_more = end < keys.len();
         Ok(ItemList {
-            items,
             next_page_token: if has_more {
                 page_token::write(identity, &end)
             } else {
                 String::new()
             },
             examined,
-            is_partial: has_more,
+            is_partial: has_more && items.len() < requested,
+            items,
         })
     }
 

@@ -72,7 +72,7 @@ impl Operator {
         }
         for (field, count, max) in counts {
             if let Some(count) = count.filter(|count| *count > max) {
-                let problem = format!("is more than {max}");
+                let problem = format!("{count} is more than the maximum of {max}");
                 return Err(Error::limit(field, problem, &count, &max));
             }
         }

@@ -64,6 +64,15 @@ impl From<Operation> for OperationView {
     }
 }
 
+impl OperationView {
+    /// Converts an operation of a list, which shows the first keys only.
+    fn listed(operation: Operation) -> Self {
+        let mut view = Self::from(operation);
+        view.selection.keys.truncate(MAX_LISTED_KEYS);
+        view
+    }
+}
+
 /// The result of a dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DryRun {
@@ -246,13 +255,8 @@ impl Operator {
             Some(last) if is_full => page_token::write(&identity, &last.id.to_string()),
             _ => String::new(),
         };
-        let operations = found.into_iter().map(|operation| {
-            let mut view = OperationView::from(operation);
-            view.selection.keys.truncate(MAX_LISTED_KEYS);
-            view
-        });
         Ok(OperationList {
-            operations: operations.collect(),
+            operations: found.into_iter().map(OperationView::listed).collect(),
             next_page_token,
         })
     }
@@ -266,7 +270,7 @@ impl Operator {
         Ok(running
             .await?
             .into_iter()
-            .map(OperationView::from)
+            .map(OperationView::listed)
             .collect())
     }
 

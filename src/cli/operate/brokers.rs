@@ -25,8 +25,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// List the broker processes that were seen in the last day
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
-Fields of --output json and csv: broker_id; address; version; state (running, draining, or gone: not seen for 15 s); start_time,
-seen_time; is_self (it has answered this command); differing_queues (queues with other settings than those of the broker that
+Fields of --output json and csv: broker_id; address; version; state (running, draining, or gone: it has ended, or was not seen for 15 s); start_time, \
+seen_time; is_self (it has answered this command); differing_queues (queues with other settings than those of the broker that \
 answers or, with --config, those of the configuration).
 
 Examples:
@@ -63,7 +63,8 @@ pub(in crate::cli) struct Drain {
     broker: String,
     #[command(flatten)]
     audit: AuditArgs,
-    /// Wait until the broker was not seen for 15 seconds: it is not listed as running or, if it answers this command itself, it answers no more
+    /// Wait until the broker has ended, or was not seen for 15 seconds. If it answers this command itself: until it answers no more for
+    /// 15 seconds
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -83,7 +84,7 @@ impl Drain {
         let (id, address) = (&told.broker_id, &told.address);
         if self.wait {
             wait_until_gone(&admin, &found).await?;
-            let sentence = format!("broker {id} at {address} was not seen for 15 s");
+            let sentence = format!("broker {id} at {address} is gone");
             let row = Row::default()
                 .field("broker_id", id.clone())
                 .field("address", address.clone())
@@ -150,7 +151,7 @@ fn find(
     }
 }
 
-/// Waits until the broker was not seen for some time. The service that answers can be the one that stops. Then its list ends with it, and
+/// Waits until the broker has ended or was not seen for some time. The service that answers can be the one that stops. Then its list ends with it, and
 /// its answers are the signs of life.
 async fn wait_until_gone(
     admin: &Admin,

@@ -114,19 +114,30 @@ impl Cancel {
         if !refusals.is_empty() {
             return Err(CommandError::failed(refusals.join("\n")));
         }
-        let lost = results.iter();
-        let lost = lost.filter(|(_, result)| result.outcome() != Outcome::Applied);
-        match (lost.count(), self.fencing_token) {
-            (0, _) => Ok(()),
-            (_, Some(token)) => Err(CommandError::failed(format!(
+        let with = |outcome: Outcome| {
+            let results = results.iter();
+            results.filter(move |(_, result)| result.outcome() == outcome)
+        };
+        let gone: Vec<_> = with(Outcome::Gone).map(|(key, _)| &**key).collect();
+        let lost = results.len() - gone.len() - with(Outcome::Applied).count();
+        let mut problems = Vec::new();
+        if !gone.is_empty() {
+            problems.push(format!("no item has the key {}", gone.join(", ")));
+        }
+        match (lost, self.fencing_token) {
+            (0, _) => {}
+            (_, Some(token)) => problems.push(format!(
                 "the item has no lease with the fencing token {token}; it was not changed"
-            ))),
-            (1, None) => Err(CommandError::failed(
-                "1 item had no lease; it was not changed",
             )),
-            (others, None) => Err(CommandError::failed(format!(
+            (1, None) => problems.push("1 item had no lease; it was not changed".to_owned()),
+            (others, None) => problems.push(format!(
                 "{others} items had no lease; they were not changed"
-            ))),
+            )),
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(CommandError::failed(problems.join("; ")))
         }
     }
 }

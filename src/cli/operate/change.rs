@@ -19,11 +19,11 @@ use crate::cli::output::{Row, note};
 
 /// The part of the help texts about operations.
 pub(super) const OPERATION: &str = "\
-The command starts an operation, which is stored in the database: brokers run it, up to 500 items in a transaction, also when this
-command or a broker is killed. With --config or --store the command runs it itself: if it is interrupted while no broker runs,
+The command starts an operation, which is stored in the database: brokers run it, up to 500 items in a transaction, also when this \
+command or a broker is killed. With --config or --store the command runs it itself: if it is interrupted while no broker runs, \
 `lease-broker operations continue` goes on. `lease-broker operations` shows operations.
 
-Exit codes: 2, no item fits; 3, the answer to the question was no; 4, the operation failed, was cancelled or interrupted, or the
+Exit codes: 2, no item fits; 3, the answer to the question was no; 4, the operation failed, was cancelled or interrupted, or the \
 database refused some of its items, and the message says how far it came.";
 
 /// Flags of the commands that change many items.

@@ -9,27 +9,29 @@ use super::time_args::parse_past;
 use crate::cli::CommandError;
 use crate::cli::item_input::columns_from_texts;
 
+/// The heading of these flags in the help. `next_help_heading` would also count for the flags that follow.
+const HEADING: &str = "Filter";
+
 /// The items. An item has to fit all flags that are given.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Filter")]
 pub(super) struct FilterArgs {
     /// Only items that this worker holds or settled last
-    #[arg(long, value_name = "WORKER", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = HEADING, long, value_name = "WORKER", value_parser = NonEmptyStringValueParser::new())]
     owner: Option<String>,
     /// Only items whose last error contains this text
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(help_heading = HEADING, long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     error: Option<String>,
     /// Only items that have entered their state at this moment or later: RFC 3339, or a duration before now such as 2h
-    #[arg(long, value_name = "TIME", value_parser = parse_past)]
+    #[arg(help_heading = HEADING, long, value_name = "TIME", value_parser = parse_past)]
     since: Option<Timestamp>,
     /// Only items that have entered their state before this moment, written like --since. Items whose time is unknown do not fit
-    #[arg(long, value_name = "TIME", value_parser = parse_past)]
+    #[arg(help_heading = HEADING, long, value_name = "TIME", value_parser = parse_past)]
     pub(super) before: Option<Timestamp>,
     /// Only items that have used N attempts or more
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(help_heading = HEADING, long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
     min_attempt: Option<i32>,
     /// Only items with this value in a column that the queue's setting `filterable` lists. Can be repeated for other columns
-    #[arg(long = "column", value_name = "NAME=VALUE", value_parser = parse_column)]
+    #[arg(help_heading = HEADING, long = "column", value_name = "NAME=VALUE", value_parser = parse_column)]
     columns: Vec<(String, String)>,
 }
 

@@ -19,7 +19,7 @@ use crate::grpc::Words as _;
 /// paused. Groups without items that could be claimed are left out, unless they are paused.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
-Fields of --output json and csv: group; state; leases (up to 1000); key, item_state, age_seconds, due_time and due_in_seconds of the
+Fields of --output json and csv: group; state; leases (up to 1000); key, item_state, age_seconds, due_time and due_in_seconds of the \
 item that decides about the state; paused_until; reason and actor of the pause.
 
 Examples:

@@ -20,7 +20,7 @@ use crate::cli::config_args::unknown_queue;
 /// to write, and does not wait for programs that write.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
-Fields of --output json and csv: key; owner; state_time and age_seconds (since when the item is in the state); due_time and
+Fields of --output json and csv: key; owner; state_time and age_seconds (since when the item is in the state); due_time and \
 due_in_seconds (expiry of a lease, end of a delay); attempt; fencing_token; error. Moments are RFC 3339 in UTC.
 
 Examples:

@@ -23,8 +23,8 @@ use crate::grpc::Words as _;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = with_place("\
-Fields of --output json and csv: operation_id; queue; action (redrive, cancel or purge); items (the state of the items); state
-(running, done, cancelled or failed); changed, refused, examined (numbers of items); create_time, end_time; limit; max_per_second;
+Fields of --output json and csv: operation_id; queue; action (redrive, cancel or purge); items (the state of the items); state \
+(running, done, cancelled or failed); changed, refused, examined (numbers of items); create_time, end_time; limit; max_per_second; \
 filter; actor; reason; error (the first refusal, or why it failed); broker_id (the broker that runs it); cancelled_by.
 
 Examples:

@@ -21,10 +21,9 @@ use crate::config::Config;
 
 /// The part of each help text that says what the command talks to.
 const PLACE: &str = "\
-Service or database:
-  The command calls the service at --address. With --config or --store it opens the database instead, also while no broker runs;
-  roles do not matter then, and the output is the same. Without these flags, LEASE_BROKER_ADDRESS decides for the service, else
-  LEASE_BROKER_CONFIG for the database, and without both the service at the default address is called.";
+Service or database: the command calls the service at --address. With --config or --store it opens the database instead, also \
+while no broker runs; roles do not matter then, and the output is the same. Without these flags, LEASE_BROKER_ADDRESS decides \
+for the service, else LEASE_BROKER_CONFIG for the database, and without both the service at the default address is called.";
 
 /// Returns the end of a help text: what the command talks to, and the text.
 pub(super) fn with_place(text: &str) -> String {

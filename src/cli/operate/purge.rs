@@ -16,7 +16,7 @@ use crate::cli::CommandError;
 /// one. The setting `keep_for` of a queue deletes old items all the time. The role for this command is admin.
 #[derive(Debug, Args)]
 #[command(after_help = with_place(&format!("{OPERATION}\n\n\
-Rows of the queue's archive table (--state archive) are deleted by this command itself and not by an operation, so it needs --config
+Rows of the queue's archive table (--state archive) are deleted by this command itself and not by an operation, so it needs --config \
 or --store, and --before.
 
 Examples:

@@ -19,11 +19,11 @@ use crate::grpc::duration_to_proto;
 #[derive(Debug, Args)]
 #[command(after_help = with_place(&format!("{OPERATION}\n\n\
 Examples:
-  lease-broker redrive rainfall --dry-run                      count only
-  lease-broker redrive rainfall --limit 1                      redrive one item first
-  lease-broker redrive rainfall 4711 4712                      redrive two items
-  lease-broker redrive rainfall --error timeout --since 1h     redrive what has failed like this in the last hour
-  lease-broker redrive rainfall --rate 50/s --yes              slowly, for scripts")))]
+  lease-broker redrive rainfall --dry-run                    count only
+  lease-broker redrive rainfall --limit 1                    redrive one item first
+  lease-broker redrive rainfall 4711 4712                    redrive two items
+  lease-broker redrive rainfall --error timeout --since 1h   those that died so in the last hour
+  lease-broker redrive rainfall --rate 50/s --yes            slowly, for scripts")))]
 pub(in crate::cli) struct Redrive {
     /// Queue of the dead items
     #[arg(add = ArgValueCandidates::new(complete::queues))]
@@ -34,7 +34,7 @@ pub(in crate::cli) struct Redrive {
     /// Delay until the items are ready [default: none]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
-    /// Keep the number of attempts that the items have used, so that they become dead again at their next failure
+    /// Keep the number of attempts that the items have used. Those that had none left become dead again at their next failure
     #[arg(long)]
     keep_attempts: bool,
     /// Remove the checkpoints, so that the next attempts start from the beginning [default: keep them]

@@ -18,7 +18,7 @@ use crate::grpc::Words as _;
 /// Also says why no worker gets it. The command `why` says only this, in one paragraph.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
-Fields of --output json and csv: queue; key; state; owner; state_time and age_seconds; due_time and due_in_seconds; attempt;
+Fields of --output json and csv: queue; key; state; owner; state_time and age_seconds; due_time and due_in_seconds; attempt; \
 fencing_token; error; checkpoint_bytes (null: there is no checkpoint); trace_id and trace_parent; columns; causes.
 
 Examples:

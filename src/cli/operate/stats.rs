@@ -14,17 +14,17 @@ use crate::cli::CommandError;
 /// table has the items per second at all brokers together, and so have JSON and CSV always. Needs no right to write, and does not wait for programs that write.
 #[derive(Debug, Args)]
 #[command(after_help = with_place("\
-Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than
-were counted); oldest_ready_seconds, oldest_lease_seconds; sampled (states of which only a sample was searched for the oldest);
-claimed_per_second, completed_per_second, failed_per_second, expired_per_second, enqueued_per_second, released_per_second (over
-about 30 s); waiting_claims; problem (null, or the reason why the table cannot be read; the counts are null then); paused
+Fields of --output json and csv: queue; ready, leased, delayed, completed, dead; at_least (states that can have more items than \
+were counted); oldest_ready_seconds, oldest_lease_seconds; sampled (states of which only a sample was searched for the oldest); \
+claimed_per_second, completed_per_second, failed_per_second, expired_per_second, enqueued_per_second, released_per_second (over \
+about 30 s); waiting_claims; problem (null, or the reason why the table cannot be read; the counts are null then); paused \
 (claims, enqueue, both or null), pause_reason, pause_actor, pause_until; operations (ids).
 
 Examples:
   lease-broker stats
   lease-broker stats --config queues.toml --output json
-  lease-broker stats --watch                     show it again each second; in a pipe, print a line for each change
-  lease-broker stats --exact                     count every item instead of printing 10000+"))]
+  lease-broker stats --watch                 show it again each second; in a pipe, print changes
+  lease-broker stats --exact                 count every item instead of printing 10000+"))]
 pub(in crate::cli) struct Stats {
     /// Count every item, which can take long [default: stop counting a state at 10,000 items]
     #[arg(long)]

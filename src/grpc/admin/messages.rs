@@ -15,7 +15,9 @@ use crate::broker::{
     OperationView, Operator, QueueState, StartOperation,
 };
 use crate::grpc::messages::{columns_from_proto, duration_from_proto, item_state};
-use crate::grpc::protobuf_time::{duration_to_proto, millis, timestamp};
+use crate::grpc::protobuf_time::{
+    check_timestamp, duration_to_proto, millis_rounded_up, timestamp,
+};
 use crate::grpc::words::Words;
 use crate::why;
 
@@ -85,13 +87,8 @@ fn millis_from_proto(field: &str, time: Option<prost_types::Timestamp>) -> Resul
     let Some(time) = time else {
         return Ok(None);
     };
-    // The years 0001 to 9999.
-    if !(-62_135_596_800..=253_402_300_799).contains(&time.seconds)
-        || !(0..1_000_000_000).contains(&time.nanos)
-    {
-        return Err(Error::invalid(field, "is outside the years 0001 to 9999"));
-    }
-    Ok(Some(millis(&time)))
+    check_timestamp(time.seconds, time.nanos).map_err(|problem| Error::invalid(field, problem))?;
+    Ok(Some(millis_rounded_up(&time)))
 }
 
 /// Converts a state or a mode that a request names. `None`: it is unspecified.

@@ -5,9 +5,11 @@ use std::time::Duration;
 use lease_broker_model::queue::{ClaimStrategy, OnComplete, Order, QueueSpec};
 use serde_json::{Value as Json, json};
 
+use crate::config::duration_text;
+
 /// Returns the settings of a queue, as they are in effect. Those about leases and rows come first, because `top` cuts the text.
 pub fn queue_settings(spec: &QueueSpec) -> Json {
-    let text = |duration: Duration| humantime::format_duration(duration).to_string();
+    let text = duration_text;
     let keep = |age: Option<Duration>| age.map_or("never".to_owned(), text);
     let order = match &spec.order {
         Order::None => json!("none"),

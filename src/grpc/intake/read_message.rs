@@ -146,9 +146,7 @@ pub(super) fn check_header(received: &[u8], max_message_bytes: usize) -> Result<
         return Err(status::malformed(problem.to_owned()));
     }
     if length > max_message_bytes {
-        return Err(status::message_too_large(format!(
-            "the message has {length} bytes, which exceed the limit of {max_message_bytes} bytes"
-        )));
+        return Err(status::message_too_large(length, max_message_bytes));
     }
     if message.len() > length {
         let problem = "the request has bytes after its message";

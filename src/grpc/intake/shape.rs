@@ -120,17 +120,7 @@ impl Totals {
                     message = message.get(8..).ok_or(TRUNCATED)?;
                 }
                 Kind::Name => {
-                    let name = take_text(&mut message)?;
-                    if name.len() > MAX_NAME_BYTES {
-                        let length = name.len();
-                        return Err(Problem::Limit {
-                            field: field.name,
-                            text: format!(
-                                "{length} bytes exceed the limit of {MAX_NAME_BYTES} bytes"
-                            ),
-                            max: MAX_NAME_BYTES,
-                        });
-                    }
+                    let name = take_name(&mut message, field.name)?;
                     self.decoded_bytes += text_bytes(name.len(), continues);
                 }
                 Kind::Text => {
@@ -144,10 +134,13 @@ impl Totals {
                     self.decoded_bytes += inner.decoded_bytes;
                     self.walk(inner, part, continues)?;
                 }
-                Kind::Texts(list) => {
+                Kind::Names(list) | Kind::Texts(list) => {
                     self.count_entry(list, field.name)?;
-                    self.decoded_bytes +=
-                        4 * size_of::<String>() + text_bytes(take_text(&mut message)?.len(), false);
+                    let text = match field.kind {
+                        Kind::Names(_) => take_name(&mut message, field.name)?,
+                        _ => take_text(&mut message)?,
+                    };
+                    self.decoded_bytes += 4 * size_of::<String>() + text_bytes(text.len(), false);
                 }
                 Kind::List(list, inner) => {
                     self.count_entry(list, field.name)?;
@@ -261,6 +254,20 @@ fn take<'a>(message: &mut &'a [u8]) -> Result<&'a [u8], Problem> {
     let (content, rest) = message.split_at_checked(length).ok_or(TRUNCATED)?;
     *message = rest;
     Ok(content)
+}
+
+/// Takes the name in the field `field`.
+fn take_name<'a>(message: &mut &'a [u8], field: &'static str) -> Result<&'a str, Problem> {
+    let name = take_text(message)?;
+    let length = name.len();
+    if length > MAX_NAME_BYTES {
+        return Err(Problem::Limit {
+            field,
+            text: format!("{length} bytes exceed the limit of {MAX_NAME_BYTES} bytes"),
+            max: MAX_NAME_BYTES,
+        });
+    }
+    Ok(name)
 }
 
 fn take_text<'a>(message: &mut &'a [u8]) -> Result<&'a str, Problem> {

@@ -41,7 +41,9 @@ pub(super) enum Kind {
     Text,
     Bytes,
     Message(&'static Schema),
-    /// A list of texts, and its index.
+    /// A list of texts that name something, and its index.
+    Names(usize),
+    /// A list of other texts, and its index.
     Texts(usize),
     /// A list of messages, and its index.
     List(usize, &'static Schema),
@@ -52,7 +54,10 @@ pub(super) enum Kind {
 impl Kind {
     /// Returns whether a message can have several fields of this kind with one number.
     pub(super) fn is_list(&self) -> bool {
-        matches!(self, Self::Texts(_) | Self::List(..) | Self::Map(_))
+        matches!(
+            self,
+            Self::Names(_) | Self::Texts(_) | Self::List(..) | Self::Map(_)
+        )
     }
 
     pub(super) fn wire_type(&self) -> WireType {
@@ -83,7 +88,7 @@ macro_rules! schema {
     };
 }
 
-use Kind::{Bytes, Double, List, Map, Message, Name, Number, Text, Texts};
+use Kind::{Bytes, Double, List, Map, Message, Name, Names, Number, Text, Texts};
 use lease_broker_proto as proto;
 use prost::Message as _;
 
@@ -117,13 +122,13 @@ requests! {
     Complete(CompleteRequest) 1 "queue" Name, 2 "completions" List(ITEMS, &COMPLETION), 3 "next" Message(&NEXT_CLAIM);
     Fail(FailRequest) 1 "queue" Name, 2 "failures" List(ITEMS, &FAILURE), 3 "next" Message(&NEXT_CLAIM);
     Release(ReleaseRequest) 1 "queue" Name, 2 "releases" List(ITEMS, &RELEASED);
-    ReleaseClaims(ReleaseClaimsRequest) 1 "queue" Name, 2 "worker_id" Name, 3 "request_ids" Texts(ITEMS);
+    ReleaseClaims(ReleaseClaimsRequest) 1 "queue" Name, 2 "worker_id" Name, 3 "request_ids" Names(ITEMS);
     Wake(WakeRequest) 1 "queue" Name;
     Enqueue(EnqueueRequest) 1 "queue" Name, 2 "items" List(ITEMS, &NEW_ITEM), 3 "request_id" Name;
     CancelLeases(CancelLeasesRequest)
         1 "queue" Name, 3 "delay" Message(&TIME), 4 "dead_letter" Number, 5 "reason" Text,
         6 "cancellations" List(ITEMS, &CANCELLATION);
-    ListQueues(ListQueuesRequest) 1 "queues" Texts(ITEMS), 2 "exact" Number;
+    ListQueues(ListQueuesRequest) 1 "queues" Names(ITEMS), 2 "exact" Number;
     ListItems(ListItemsRequest)
         1 "queue" Name, 2 "state" Number, 3 "filter" Message(&FILTER), 4 "page_size" Number, 5 "page_token" Text,
         6 "newest_first" Number;
@@ -159,7 +164,10 @@ schema!(COMPLETION, proto::Completion,
     1 "completions.lease_id" Text, 2 "completions.follow_ups" List(FOLLOW_UPS, &FOLLOW_UP),
     3 "completions.columns" Map(&COLUMN));
 schema!(FOLLOW_UP, proto::FollowUp,
-    1 "completions.follow_ups.queue" Name, 2 "completions.follow_ups.item" Message(&NEW_ITEM));
+    1 "completions.follow_ups.queue" Name, 2 "completions.follow_ups.item" Message(&FOLLOW_UP_ITEM));
+schema!(FOLLOW_UP_ITEM, proto::NewItem,
+    1 "completions.follow_ups.item.columns" Map(&COLUMN), 2 "completions.follow_ups.item.delay" Message(&TIME),
+    3 "completions.follow_ups.item.trace_parent" Text);
 schema!(FAILURE, proto::Failure,
     1 "failures.lease_id" Text, 2 "failures.error_message" Text, 3 "failures.retry_delay" Message(&TIME),
     4 "failures.dead_letter" Number, 5 "failures.columns" Map(&COLUMN), 6 "failures.checkpoint" Bytes);

@@ -28,7 +28,7 @@ fn compare(schema: &Schema, name: &str, types: &HashMap<String, DescriptorProto>
             | (Kind::Double, Type::Double, false)
             | (Kind::Name | Kind::Text, Type::String, false)
             | (Kind::Bytes, Type::Bytes, false)
-            | (Kind::Texts(_), Type::String, true) => {}
+            | (Kind::Names(_) | Kind::Texts(_), Type::String, true) => {}
             (Kind::Message(inner), Type::Message, false)
             | (Kind::List(_, inner) | Kind::Map(inner), Type::Message, true) => {
                 compare(inner, field.type_name(), types);
@@ -107,6 +107,17 @@ fn long_names_are_refused() {
     assert!(check_call(Rpc::Wake, &wake(512).encode_to_vec()).is_ok());
     let status = check_call(Rpc::Wake, &wake(513).encode_to_vec()).expect_err("too long");
     assert!(status.message().contains("queue"), "{status:?}");
+}
+
+#[test]
+fn long_names_in_a_list_are_refused() {
+    let list = |length| proto::ListQueuesRequest {
+        queues: vec!["q".to_owned(), "q".repeat(length)],
+        exact: false,
+    };
+    assert!(check_call(Rpc::ListQueues, &list(512).encode_to_vec()).is_ok());
+    let status = check_call(Rpc::ListQueues, &list(513).encode_to_vec()).expect_err("too long");
+    assert!(status.message().contains("queues"), "{status:?}");
 }
 
 #[test]
