@@ -565,7 +565,8 @@ impl Broker {
             batches: Semaphore::new(MAX_BATCHES),
         };
         self.spawn_until_handed_over(runner.run(self.stop.clone()));
-        self.spawn_until_handed_over(self.operator.clone().log_left_queues());
+        let operator = self.operator.clone();
+        self.spawn_until_handed_over(operator.log_left_queues(self.stop.clone()));
         let names = self.operator.queue_names().map(str::to_owned).collect();
         let meter = ActivityMeter::new(self.metrics.clone(), names);
         let instances = Instances::new(

@@ -160,6 +160,10 @@ impl Security {
                 let access = access.clone();
                 (file, Box::new(move || access.use_files()) as OnChange)
             }));
+            if let Some(file) = access.keys_authorities() {
+                let access = access.clone();
+                files.push((file, Box::new(move || access.fetch_keys_soon())));
+            }
         }
         if let Some(tls) = &self.tls {
             files.extend(tls.files().into_iter().map(|file| {

@@ -42,7 +42,7 @@ const WRITE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Warnings of the worker library. The error that ends the worker and those of items are left out, because `work` prints
 /// them itself.
-const LOG_LEVEL: &str = "warn,lease_broker_client::control=off,lease_broker_client::runners=off,lease_broker_client::stop=off";
+const LOG_LEVEL: &str = "warn,lease_broker_client::control=off,lease_broker_client::events=off,lease_broker_client::runners=off,lease_broker_client::stop=off";
 
 /// Run a command for each item of a queue
 ///

@@ -112,10 +112,14 @@ impl Access {
         self.rules().files()
     }
 
-    /// Verifies all credentials again, after a file has changed. It can be that of the authorities of the keys' address.
+    /// Returns the file of the authorities that the address of the issuer's keys is checked by. It changes no right.
+    pub(super) fn keys_authorities(&self) -> Option<Arc<dyn Watched>> {
+        self.rules().key_address()?.authorities()
+    }
+
+    /// Verifies all credentials again, after a file has changed.
     pub(super) fn use_files(&self) {
         self.start_generation();
-        self.fetch_keys_soon();
     }
 
     /// Fetches the keys of the issuer soon, if they come from an address.

@@ -72,11 +72,11 @@ impl Issuer {
         }
     }
 
-    /// Returns the file of the keys, or that of the authorities of their address.
+    /// Returns the file of the keys. `None`: they come from an address.
     pub(super) fn file(&self) -> Option<Arc<dyn Watched>> {
         match &self.keys {
             KeySource::File(file) => Some(file.clone()),
-            KeySource::Address(address) => address.authorities(),
+            KeySource::Address(_) => None,
         }
     }
 

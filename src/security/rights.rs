@@ -193,6 +193,8 @@ mod tests {
             (Role::Admin, &Role::ALL[..]),
             (Role::Operator, &[Role::Observer, Role::Operator]),
             (Role::Worker, &[Role::Worker]),
+            (Role::Producer, &[Role::Producer]),
+            (Role::Observer, &[Role::Observer]),
         ] {
             let all = Role::ALL.into_iter().filter(|other| includes(role, *other));
             assert!(all.eq(included.iter().copied()), "{role:?}");

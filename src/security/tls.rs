@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
@@ -24,6 +25,9 @@ pub struct ServerTls {
     pair: Arc<OwnPair>,
     /// `None`: clients have no certificates.
     clients: Option<ClientFiles>,
+    /// Locked while a state is made. Otherwise an older one could replace a newer one. Handshakes do not take it, because making one can
+    /// take seconds.
+    making: Mutex<()>,
     state: watch::Sender<Arc<State>>,
 }
 
@@ -72,6 +76,7 @@ impl ServerTls {
             min_version: settings.min_version,
             pair: Arc::new(pair),
             clients,
+            making: Mutex::default(),
             state: watch::Sender::new(Arc::new(state)),
         })
     }
@@ -100,19 +105,18 @@ impl ServerTls {
 
     /// Makes a state of the last usable contents, after a file has changed.
     pub(super) fn use_files(&self) {
-        // Made while the old one is locked. Otherwise an older one could replace a newer one.
-        self.state.send_modify(|state| {
-            let made = State::new(self.min_version, self.pair.current(), self.clients.as_ref());
-            match made {
-                Ok(made) => *state = Arc::new(made),
-                // Each content was checked when it was read.
-                Err(reason) => tracing::error!(
-                    target: "lease_broker::audit",
-                    event = "file.refused", reason,
-                    "certificates cannot be used; the old ones stay in use"
-                ),
+        let _making = self.making.lock();
+        match State::new(self.min_version, self.pair.current(), self.clients.as_ref()) {
+            Ok(made) => {
+                self.state.send_replace(Arc::new(made));
             }
-        });
+            // Each content was checked when it was read.
+            Err(reason) => tracing::error!(
+                target: "lease_broker::audit",
+                event = "file.refused", reason,
+                "certificates cannot be used; the old ones stay in use"
+            ),
+        }
     }
 }
 

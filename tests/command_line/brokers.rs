@@ -101,5 +101,6 @@ fn queue_that_all_brokers_have_left_is_named() {
     workspace.write("queues.toml", QUEUES);
     workspace.serve();
     let doctor = workspace.store("doctor --side broker --json");
+    assert!(doctor.out.contains("table of outbox"), "{doctor:?}");
     assert!(!doctor.out.contains("queue outbox"), "{doctor:?}");
 }

@@ -63,7 +63,7 @@ fn hundred_viewers_cost_one_reading_a_second() {
 #[test]
 fn later_events_hold_the_rows_that_have_changed() {
     let (workspace, admin) = serving("", |_| ());
-    let mut viewer = open(admin);
+    let mut viewer = EventStream::open(admin, &format!("{QUEUES}&rows"), "");
     let whole = viewer.next().expect("an event");
     assert!(whole.data.contains("<h1>"), "{whole:?}");
     let is_empty = |event: &Event| event.name == "rows" && event.data.is_empty();

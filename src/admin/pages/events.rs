@@ -3,7 +3,7 @@
 //! | event | data |
 //! |---|---|
 //! | `message` | the new content of the page, as HTML |
-//! | `rows` | the rows that have changed, if nothing else has, as HTML. Often there are none |
+//! | `rows` | the rows that have changed, if nothing else has, as HTML. Often there are none. Only if the query has `rows`: a page that an earlier version has drawn does not know them |
 //! | `problem` | the reason why there is no new content, as text |
 //!
 //! The id of an event is the number of its reading. Without an event for 15 s a comment shows that the connection lives. The next
@@ -20,6 +20,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -54,6 +55,12 @@ pub(super) struct Live {
     pub(super) replaced: CancellationToken,
 }
 
+/// The kinds of events that a page knows beside those that all know.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    rows: Option<String>,
+}
+
 /// Sends events until the viewer goes.
 pub(super) async fn send(
     State(state): State<Arc<AdminState>>,
@@ -61,6 +68,7 @@ pub(super) async fn send(
     Extension(seat): Extension<Arc<Seat>>,
     Query(page): Query<LivePage>,
     Query(view): Query<View>,
+    Query(wanted): Query<Wanted>,
     credentials: Credentials,
     viewer: Viewer,
 ) -> Result<Response, Failure> {
@@ -82,6 +90,7 @@ pub(super) async fn send(
         seat,
         replaced: live.replaced,
         shown: Shown::default(),
+        wants_rows: wanted.rows.is_some(),
         unread: None,
         is_new: true,
     };
@@ -106,6 +115,7 @@ struct Follower {
     replaced: CancellationToken,
     /// What the last event with content showed.
     shown: Shown,
+    wants_rows: bool,
     /// Ends when the network has taken the last event. `None`: there was none.
     unread: Option<oneshot::Receiver<()>>,
     /// Nothing was sent yet.
@@ -146,8 +156,8 @@ impl Follower {
             Ok(content) => {
                 let html = content.draw(&viewer, &self.view).into_string();
                 match self.shown.changed_rows(&html) {
-                    Some(rows) => ("rows", rows),
-                    None => ("message", html),
+                    Some(rows) if self.wants_rows => ("rows", rows),
+                    _ => ("message", html),
                 }
             }
             Err(status) => ("problem", status.message().to_owned()),

@@ -88,7 +88,11 @@
   // first one has the whole page in its order.
   const showRows = (html) => {
     if (hasKeptPlaces && !main.querySelector(IN_USE)) { open(); return; }
-    for (const row of [...parse(html).children]) morph(document.getElementById(idOf(row)), row);
+    for (const row of [...parse(html).children]) {
+      const old = document.getElementById(idOf(row));
+      if (!old) { open(); return; }
+      morph(old, row);
+    }
   };
 
   const LATE = 10000;
@@ -110,7 +114,7 @@
 
   const open = () => {
     close();
-    source = new EventSource(main.dataset.events);
+    source = new EventSource(`${main.dataset.events}&rows`);
     watch();
     const shown = () => { known = new Date(); say(""); watch(); };
     source.onmessage = (event) => { show(event.data); shown(); };

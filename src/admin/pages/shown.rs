@@ -1,7 +1,7 @@
 //! What a viewer has last been shown of a live page, as hashes. So an event needs only the rows that have changed: the page of hundreds of
 //! queues has half a megabyte, and a browser that drew it again each second would do nothing else.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 
 const ROW: &str = "<tr ";
 const ROW_END: &str = "</tr>";
@@ -9,6 +9,8 @@ const ROW_END: &str = "</tr>";
 /// The hashes of a drawn page.
 #[derive(Default)]
 pub(super) struct Shown {
+    /// Its keys are random, so that nobody can write two rows with one hash.
+    hashes: RandomState,
     /// False: nothing has been shown.
     is_known: bool,
     /// All that is outside of the rows, with the ids of the rows in their order.
@@ -19,7 +21,7 @@ pub(super) struct Shown {
 impl Shown {
     /// Notes a drawn page as the last one. Returns the rows that have changed since the one before it, if nothing else has.
     pub(super) fn changed_rows(&mut self, html: &str) -> Option<String> {
-        let (mut rest, mut rows) = (DefaultHasher::new(), Vec::new());
+        let (mut rest, mut rows) = (self.hashes.build_hasher(), Vec::new());
         let mut changed = String::new();
         for part in parts(html) {
             let Some(id) = id(part) else {
@@ -27,9 +29,7 @@ impl Shown {
                 continue;
             };
             id.hash(&mut rest);
-            let mut hash = DefaultHasher::new();
-            part.hash(&mut hash);
-            let hash = hash.finish();
+            let hash = self.hashes.hash_one(part);
             if self.rows.get(rows.len()) != Some(&hash) {
                 changed.push_str(part);
             }
@@ -37,11 +37,7 @@ impl Shown {
         }
         let rest = rest.finish();
         let is_equal = self.is_known && self.rest == rest;
-        *self = Self {
-            is_known: true,
-            rest,
-            rows,
-        };
+        (self.is_known, self.rest, self.rows) = (true, rest, rows);
         is_equal.then_some(changed)
     }
 }

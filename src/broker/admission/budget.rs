@@ -149,8 +149,8 @@ impl Budget {
 
     fn give_back(&self, amount: i64) {
         self.free.fetch_add(amount, Ordering::AcqRel);
-        // Notifying takes a lock. Places are not waited for.
-        if self.kept > 0 {
+        // Notifying takes a lock. Nothing else is waited for.
+        if self.kind == SharedBudget::ResponseBytes {
             self.returned.notify_waiters();
         }
     }

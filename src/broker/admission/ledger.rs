@@ -178,7 +178,9 @@ impl Accounts {
             Some(place)
         };
         let untrusted = || self.open.values().filter(|account| !account.is_trusted());
-        let mut own = untrusted().filter(|account| Arc::ptr_eq(&account.address, address));
+        // A listed proxy has no share, and takes none from a neighbour of its network.
+        let mut own =
+            untrusted().filter(|account| share.is_some() && Arc::ptr_eq(&account.address, address));
         // The newcomer gets the same place, so one connection goes for it, and the address has as many as before.
         own.find_map(take).or_else(|| {
             // Its share is not used up, but every place is.

@@ -2,12 +2,18 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lease_broker_store::{BrokerList, Instance, ListedBroker, SettingsHash};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Operator;
 use crate::broker::error::Error;
+
+/// The time between two looks at the queues that brokers have left.
+const LEFT_QUEUES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The broker processes that were seen in the last day.
 #[derive(Clone, Debug)]
@@ -41,17 +47,23 @@ impl Operator {
         queues.map(|queue| queue.name.clone()).collect()
     }
 
-    /// Logs the queues that brokers have left. If the database does not answer, nothing is logged.
-    pub(in crate::broker) async fn log_left_queues(self: Arc<Self>) {
-        let Ok(list) = self.inspect.brokers().await else {
-            return;
-        };
-        for queue in list.left_queues(&self.queues) {
-            tracing::warn!(
-                queue,
-                "brokers served this queue within the last day, and none serves it now: nobody works on its items, and its leases do not \
-                 expire (docs/operations.md, \"Remove a queue\")"
-            );
+    /// Logs the queues that brokers have left, again and again until `stop` is cancelled: the last broker that serves a queue can end
+    /// after this one has started.
+    pub(in crate::broker) async fn log_left_queues(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            if let Ok(list) = self.inspect.brokers().await {
+                for queue in list.left_queues(&self.queues) {
+                    tracing::warn!(
+                        queue,
+                        "brokers served this queue within the last day, and none serves it now: nobody works on its items, and its \
+                         leases do not expire (docs/operations.md, \"Remove a queue\")"
+                    );
+                }
+            }
+            let pause = sleep(LEFT_QUEUES_INTERVAL);
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return;
+            }
         }
     }
 

@@ -170,10 +170,11 @@ class Context:
         item; without it the checkpoint is stored for all of them. If the queue has no checkpoints, or only shorter
         ones, the worker logs that and leaves the checkpoint out.
         """
+        data = bytes(memoryview(data))  # `bytes(5)` would be five zeros.
         for lease in self._leases:
             # After the handler, it could replace the last one, for the next attempt.
             if (item is None or lease.item is item) and lease.phase in (WAITING, RUNNING):
-                lease.new_checkpoint = bytes(data)
+                lease.new_checkpoint = data
 
     def is_held(self, item: Item) -> bool:
         """Returns False if the lease of an item of the batch was lost."""

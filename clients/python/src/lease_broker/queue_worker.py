@@ -80,9 +80,9 @@ class QueueWorker:
         return self.handler is not None and is_async(self.handler)
 
     def has_handler_here(self) -> bool:
-        """Returns True in the thread of a handler."""
+        """Returns True in the thread of a handler, unless handlers are tasks of a loop."""
         with self.state.lock:
-            return any(run._thread == threading.get_ident() for run in self.state.runs)
+            return not self.is_async and any(run._thread == threading.get_ident() for run in self.state.runs)
 
     def needs_this_loop(self) -> bool:
         """Returns True in the event loop that runs the handlers as tasks."""

@@ -46,10 +46,11 @@ def released_by_program(state: State, run: Context, error: BaseException) -> Bas
     """
     if not isinstance(error, asyncio.CancelledError) or run.cause is not None:
         return error
-    # Python 3.10 has no `cancelling`.
-    ends = not state.takes_items or (
-        sys.version_info >= (3, 11) and all(task.cancelling() for task in asyncio.all_tasks())
-    )
+    ends = not state.takes_items
+    if not ends and sys.version_info >= (3, 11):  # Python 3.10 has no `cancelling`.
+        # A task that began during the cleanup of another one is not cancelled.
+        tasks = [task.cancelling() > 0 for task in asyncio.all_tasks()]
+        ends = all(tasks) or sum(tasks) > 1
     return Release() if ends else error
 
 
@@ -236,7 +237,10 @@ class AsyncRunner:
                 self._loop.call_soon_threadsafe(self._on_answer)
         elif self._unanswered % _NEXT_WARNING == _FIRST_WARNING:
             text = "queue %s: the event loop has not run for %d s, and all handlers wait for:\n%s"
-            state.options.logger.warning(text, state.options.queue, self._unanswered, stack_of_thread(self._thread))
+            stack = stack_of_thread(self._thread)
+            # Not in this thread: the log may be what blocks the loop, and this thread sends the heartbeats.
+            args = (text, state.options.queue, self._unanswered, stack)
+            threading.Thread(target=state.options.logger.warning, args=args, daemon=True).start()
 
     def _on_answer(self) -> None:
         self._unanswered = 0
