@@ -7,7 +7,7 @@ import { checkCount, noteFailure, unavailable } from "./calls.js";
 import { RefusedLengths } from "./checkpoints.js";
 import { durationMilliseconds, MAX_DELAY, now } from "./clock.js";
 import type { Credentials } from "./credentials.js";
-import { readFailure } from "./details.js";
+import { mayRetry, readFailure } from "./details.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { FailedAttempt } from "./health.js";
 import { MAX_BYTES_PER_CALL, MAX_ITEMS_PER_CALL } from "./options.js";
@@ -63,7 +63,8 @@ export interface Renewed {
 export type Report =
   | { readonly type: "ready" }
   | { readonly type: "beat"; readonly sentAt: number; readonly results: Renewed[] }
-  | { readonly type: "failed"; readonly failure: FailedAttempt }
+  /** `isRefused`: the credentials do not allow heartbeats. */
+  | { readonly type: "failed"; readonly failure: FailedAttempt; readonly isRefused: boolean }
   | { readonly type: "unauthenticated" }
   | { readonly type: "checkpoint_refused"; readonly id: string; readonly bytes: number; readonly text: string };
 
@@ -296,6 +297,7 @@ export class Heartbeats {
 
   #readError(period: number, error: unknown, broker: Broker | null): void {
     let failure: FailedAttempt;
+    let isRefused = false;
     if (error instanceof LeaseBrokerError) {
       failure = { code: status.INTERNAL, reason: null, message: error.details };
     } else if (broker === null) {
@@ -304,10 +306,11 @@ export class Heartbeats {
       const read = readFailure(error as ServiceError);
       noteFailure(this.connection.transport, broker, read);
       failure = read;
+      isRefused = (read.code === status.UNAUTHENTICATED || read.code === status.PERMISSION_DENIED) && !mayRetry(read);
     }
     this.#schedule(now() + period / 4);
     const { code, reason, message } = failure;
-    this.report({ type: "failed", failure: { code, reason, message } });
+    this.report({ type: "failed", failure: { code, reason, message }, isRefused });
     if (code === status.UNAUTHENTICATED) this.report({ type: "unauthenticated" });
   }
 }

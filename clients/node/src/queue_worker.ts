@@ -6,8 +6,9 @@ import { AbandonedClaims } from "./abandoned.js";
 import { Caller } from "./calls.js";
 import { now } from "./clock.js";
 import type { Token } from "./credentials.js";
+import { LeaseBrokerError } from "./errors.js";
 import { Events } from "./events.js";
-import type { CallHealth } from "./health.js";
+import type { CallHealth, FailedAttempt } from "./health.js";
 import type { Report } from "./heartbeats.js";
 import { Keeper, type Keepers, NOWHERE } from "./keeper.js";
 import type { Options, QueueOptions } from "./options.js";
@@ -43,6 +44,10 @@ export class QueueWorker {
   readonly events: Events;
   readonly state: State;
   #started: Started | null = null;
+  /** The number of heartbeats in a row that were refused for the credentials, and that of those that end the worker. */
+  #refusedBeats = 0;
+  #maxRefusedBeats = 1;
+  #onFatal: (error: unknown) => void = () => undefined;
 
   constructor(
     readonly options: Options,
@@ -64,6 +69,9 @@ export class QueueWorker {
 
   async start({ transport, token, health }: Connections, keeper: Keeper, onFatal: (error: unknown) => void): Promise<void> {
     const { state, options } = this;
+    this.#onFatal = onFatal;
+    // The first refusal makes the keeper read the token again.
+    if (token !== null) this.#maxRefusedBeats = 2;
     const onRetry = (event: object) => {
       this.events.emit("retry", undefined, event);
     };
@@ -105,11 +113,13 @@ export class QueueWorker {
     switch (report.type) {
       case "beat":
         health.note(null);
+        this.#refusedBeats = 0;
         readBeat(state, report.sentAt, report.results);
         break;
       case "failed":
         health.note(report.failure);
         this.options.logger.debug(`a heartbeat failed: ${status[report.failure.code]}: ${report.failure.message}`);
+        if (report.isRefused) this.#readRefusal(report.failure);
         break;
       case "checkpoint_refused": {
         const lease = state.held.get(report.id);
@@ -119,6 +129,11 @@ export class QueueWorker {
       case "ready":
       case "unauthenticated":
     }
+  }
+
+  #readRefusal({ code, reason, message }: FailedAttempt): void {
+    this.#refusedBeats += 1;
+    if (this.#refusedBeats === this.#maxRefusedBeats) this.#onFatal(new LeaseBrokerError("Heartbeat", status[code], reason, message));
   }
 }
 

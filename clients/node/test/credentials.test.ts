@@ -139,6 +139,24 @@ test("a refused token ends the worker", async (t) => {
   assert.equal(server.of("ClaimBatch").length, 2);
 });
 
+for (const [name, token, beats] of [["without a token", {}, 1], ["with a token, after a second one", { token: "token" }, 2]] as const) {
+  test(`a refused heartbeat ends a worker ${name}`, async (t) => {
+    const timeLeft = { seconds: 3n, nanos: 0 };
+    const lease = { leaseId: "a", item: { key: "1", columns: {} }, attempt: 1, fencingToken: 1n, timeLeft };
+    const server = await startServer(t, {
+      claimBatch: [{ message: { leases: [lease] } }, "never"],
+      heartbeat: [{ error: { code: status.PERMISSION_DENIED } }],
+      release: [{ message: { results: [{ leaseId: "a", outcome: 1 }] } }],
+      releaseClaims: [{ message: {} }],
+    });
+    const handler = (_item: unknown, context: { signal: AbortSignal }) =>
+      new Promise<void>((resolve) => { context.signal.addEventListener("abort", () => { resolve(); }); });
+    const worker = new Worker(server.address, "work", handler, { ...token, logger: quiet, grace: 0 });
+    await assert.rejects(worker.run(), { name: "LeaseBrokerError", code: "PERMISSION_DENIED", rpc: "Heartbeat" });
+    assert.ok(server.of("Heartbeat").length >= beats);
+  });
+}
+
 test("a refusal with a wait does not end the worker", async (t) => {
   const refusals = [
     { error: { code: status.UNAUTHENTICATED, reason: "CREDENTIALS_INVALID", retryAfterMs: 10 } },
