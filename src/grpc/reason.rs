@@ -75,10 +75,6 @@ mod tests {
         // The part of each file that has the names.
         let decisions = [
             ("clients/python/src/lease_broker/calls.py", "reason == (.*)"),
-            (
-                "clients/python/src/lease_broker/settler.py",
-                "_PERMANENT = (.*)",
-            ),
             ("clients/node/src/details.ts", "reason === (.*)"),
             ("clients/go/calls.go", "reason == (.*)"),
             (

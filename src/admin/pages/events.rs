@@ -67,8 +67,7 @@ pub(super) async fn send(
     Extension(live): Extension<Live>,
     Extension(seat): Extension<Arc<Seat>>,
     Query(page): Query<LivePage>,
-    Query(view): Query<View>,
-    Query(wanted): Query<Wanted>,
+    (Query(view), Query(wanted)): (Query<View>, Query<Wanted>),
     credentials: Credentials,
     viewer: Viewer,
 ) -> Result<Response, Failure> {
