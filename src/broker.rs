@@ -90,9 +90,9 @@ pub use self::held_back::HeldBack;
 pub use self::instances::Identity;
 pub use self::operation_metrics::{Operation, OperationCount, OperationObserver};
 pub use self::operator::{
-    Actor, CountLimits, DryRun, GroupPage, ItemList, ItemSelection, ListItems, ListedBrokers,
-    MAX_PAGE, OneItem, OperationChange, OperationList, OperationView, Operator, QueueState,
-    StartOperation,
+    Actor, CountLimits, DryRun, GroupPage, ItemList, ItemSelection, LEFT_QUEUE, ListItems,
+    ListedBrokers, MAX_PAGE, OneItem, OperationChange, OperationList, OperationView, Operator,
+    QueueState, StartOperation,
 };
 pub use self::queue_counters::{Counter, LeaseCall, LeaseEnd, QueueCounters};
 pub use self::queue_monitor::{GroupSample, QueueStatus};

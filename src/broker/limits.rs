@@ -155,12 +155,17 @@ pub(super) fn stored_text(text: &str) -> String {
         .collect()
 }
 
-/// Checks a text that names or selects something. Some databases cannot compare NUL.
-pub(super) fn check_nul(field: &str, text: &str) -> Result<(), Error> {
+/// Checks a text that names or selects something. Some databases cannot compare NUL. Returns the problem, without the field.
+pub(super) fn refuse_nul(text: &str) -> Result<(), String> {
     if text.contains('\0') {
-        return Err(Error::invalid(field, "must not contain NUL"));
+        return Err("must not contain NUL".to_owned());
     }
     Ok(())
+}
+
+/// Does the same as [`refuse_nul`] for a field of a request.
+pub(super) fn check_nul(field: &str, text: &str) -> Result<(), Error> {
+    refuse_nul(text).map_err(|problem| Error::invalid(field, problem))
 }
 
 fn check_max(field: impl FnOnce() -> String, value: Duration, max: Duration) -> Result<(), Error> {

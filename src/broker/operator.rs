@@ -22,7 +22,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{Browse, QueueIndex, Store, StoreError};
 use uuid::Uuid;
 
-pub use self::brokers::ListedBrokers;
+pub use self::brokers::{LEFT_QUEUE, ListedBrokers};
 pub use self::definition::{ItemSelection, OperationChange};
 pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};

@@ -88,8 +88,7 @@ pub(super) async fn send(
         credentials,
         seat,
         replaced: live.replaced,
-        shown: Shown::default(),
-        wants_rows: wanted.rows.is_some(),
+        shown: wanted.rows.map(|_| Shown::default()),
         unread: None,
         is_new: true,
     };
@@ -112,9 +111,8 @@ struct Follower {
     credentials: Credentials,
     seat: Arc<Seat>,
     replaced: CancellationToken,
-    /// What the last event with content showed.
-    shown: Shown,
-    wants_rows: bool,
+    /// The content of the last event that had some. `None`: the page wants no events of rows.
+    shown: Option<Shown>,
     /// Ends when the network has taken the last event. `None`: there was none.
     unread: Option<oneshot::Receiver<()>>,
     /// Nothing was sent yet.
@@ -154,9 +152,10 @@ impl Follower {
         let (name, data) = match &snapshot.content {
             Ok(content) => {
                 let html = content.draw(&viewer, &self.view).into_string();
-                match self.shown.changed_rows(&html) {
-                    Some(rows) if self.wants_rows => ("rows", rows),
-                    _ => ("message", html),
+                let shown = self.shown.as_mut();
+                match shown.and_then(|shown| shown.changed_rows(&html)) {
+                    Some(rows) => ("rows", rows),
+                    None => ("message", html),
                 }
             }
             Err(status) => ("problem", status.message().to_owned()),

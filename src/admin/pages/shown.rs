@@ -11,10 +11,8 @@ const ROW_END: &str = "</tr>";
 pub(super) struct Shown {
     /// Its keys are random, so that nobody can write two rows with one hash.
     hashes: RandomState,
-    /// False: nothing has been shown.
-    is_known: bool,
-    /// All that is outside of the rows, with the ids of the rows in their order.
-    rest: u64,
+    /// All that is outside of the rows, with the ids of the rows in their order. `None`: nothing has been shown.
+    rest: Option<u64>,
     rows: Vec<u64>,
 }
 
@@ -35,14 +33,14 @@ impl Shown {
             }
             rows.push(hash);
         }
-        let rest = rest.finish();
-        let is_equal = self.is_known && self.rest == rest;
-        (self.is_known, self.rest, self.rows) = (true, rest, rows);
+        let rest = Some(rest.finish());
+        let is_equal = self.rest == rest;
+        (self.rest, self.rows) = (rest, rows);
         is_equal.then_some(changed)
     }
 }
 
-/// Divides a drawn page into elements `tr` with attributes, and what is between them. Those of a table's head have no attribute.
+/// Divides a drawn page into its elements `tr` with attributes, and the texts between them. The rows of a table's head have no attribute.
 fn parts(html: &str) -> impl Iterator<Item = &str> {
     let mut left = html;
     std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
 //! The list of broker processes, and the order to stop.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use uuid::Uuid;
 use super::Operator;
 use crate::broker::error::Error;
 
+/// The warning about a queue that brokers have left.
+pub const LEFT_QUEUE: &str = "brokers served this queue within the last day, and none serves it now: nobody works on its items, and its \
+                              leases do not expire (docs/operations.md, \"Remove a queue\")";
 /// The time between two looks at the queues that brokers have left.
 const LEFT_QUEUES_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -47,17 +51,16 @@ impl Operator {
         queues.map(|queue| queue.name.clone()).collect()
     }
 
-    /// Logs the queues that brokers have left, again and again until `stop` is cancelled: the last broker that serves a queue can end
-    /// after this one has started.
+    /// Looks for queues that brokers have left until `stop` is cancelled, because the last broker that serves one can end after this one
+    /// has started. Each is logged once.
     pub(in crate::broker) async fn log_left_queues(self: Arc<Self>, stop: CancellationToken) {
+        let mut logged = BTreeSet::new();
         loop {
             if let Ok(list) = self.inspect.brokers().await {
                 for queue in list.left_queues(&self.queues) {
-                    tracing::warn!(
-                        queue,
-                        "brokers served this queue within the last day, and none serves it now: nobody works on its items, and its \
-                         leases do not expire (docs/operations.md, \"Remove a queue\")"
-                    );
+                    if logged.insert(queue.to_owned()) {
+                        tracing::warn!(queue, "{LEFT_QUEUE}");
+                    }
                 }
             }
             let pause = sleep(LEFT_QUEUES_INTERVAL);

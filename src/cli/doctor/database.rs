@@ -7,6 +7,7 @@ use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::{BrokerList, Instance, StoreError};
 
 use super::finding::{Finding, Verdict};
+use crate::broker::LEFT_QUEUE;
 use crate::cli::config_args::{SchemaAccess, open_schema};
 use crate::cli::output::format_duration;
 use crate::config::{Config, StoreKind};
@@ -158,13 +159,8 @@ fn check_settings(list: &BrokerList, send: &Send<'_>) {
 /// Names the queues that brokers have left.
 fn check_left_queues(list: &BrokerList, configured: &[QueueSpec], send: &Send<'_>) {
     for queue in list.left_queues(configured) {
-        let detail = "brokers served it within the last day, and none serves it now: nobody works on its items, and its leases do not \
-                      expire (docs/operations.md, \"Remove a queue\")";
-        send(
-            format!("queue {queue}"),
-            Verdict::Warning,
-            detail.to_owned(),
-        );
+        let check = format!("queue {queue}");
+        send(check, Verdict::Warning, LEFT_QUEUE.to_owned());
     }
 }
 
