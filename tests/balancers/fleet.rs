@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::support::http::get;
+use crate::support::http::is_ready;
 use crate::support::ports::free_port;
 use crate::support::process::BrokerProcess;
 use crate::support::timeout::wait_until_blocking;
@@ -49,9 +49,7 @@ impl Member {
         assert!(signal == "KILL" || status.success(), "{status}");
         self.process = BrokerProcess::of_build(program, self.addresses.grpc, &self.config);
         let admin = self.addresses.admin;
-        wait_until_blocking("the broker is ready", || {
-            get(admin, "/readyz").status == 200
-        });
+        wait_until_blocking("the broker is ready", || is_ready(admin));
     }
 }
 

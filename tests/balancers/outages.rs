@@ -11,7 +11,7 @@ use crate::balancers::fleet::{self, Addresses, Member};
 use crate::balancers::load::{Language, Load};
 use crate::support::client::Client;
 use crate::support::database::WriteLock;
-use crate::support::http::get;
+use crate::support::http::is_ready;
 use crate::support::ports::free_port;
 use crate::support::process::PROGRAM;
 use crate::support::timeout::{wait_until, with_timeout};
@@ -100,10 +100,9 @@ async fn callers_behind_haproxy_hear_why_a_database_is_out() {
     let (_brokers, addresses, balancer) = start(Kind::Haproxy, folder.path()).await;
     let lock = WriteLock::acquire(&folder.path().join("q.db"));
     let client = client_of(&balancer);
-    let is_ready = |addresses: &Addresses| get(addresses.admin, "/readyz").status == 200;
     wait_until("haproxy takes both brokers for down", async || {
         // A broker notices an outage by calls.
-        if addresses.iter().any(is_ready) {
+        if addresses.iter().any(|address| is_ready(address.admin)) {
             for _ in 0..CALLS {
                 client.start_enqueue();
             }

@@ -1,14 +1,13 @@
 //! A broker process that is started again after each fault, as a supervisor does.
 
 use std::fs::File;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::balancers::fleet::Addresses;
 use crate::chaos::plan::Plan;
-use crate::support::http::get;
+use crate::support::http::is_ready;
 use crate::support::signal;
 use crate::support::timeout::TEST_TIMEOUT;
 
@@ -86,9 +85,7 @@ impl Broker {
     }
 
     fn is_ready(&self) -> bool {
-        let admin = self.addresses.admin;
-        let is_open = TcpStream::connect(admin).is_ok();
-        is_open && tokio::task::block_in_place(|| get(admin, "/readyz").status == 200)
+        tokio::task::block_in_place(|| is_ready(self.addresses.admin))
     }
 }
 

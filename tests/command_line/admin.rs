@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::WriteLock;
 use crate::support::http::{get, send, send_with_headers};
+use crate::support::ports::free_port;
 use crate::support::process::BrokerProcess;
 use crate::support::raw_connection::RawConnection;
 use crate::support::timeout::wait_until_blocking;
@@ -217,8 +218,8 @@ fn health_of_a_ready_service_is_0_and_of_no_service_69() {
     let service = workspace.call("health --service leasebroker.v1.LeaseService");
     assert_eq!(service.code, 0, "{service:?}");
     assert_eq!(workspace.call("health --service nothing").code, 1);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address");
+    let address = free_port();
+    let listener = TcpListener::bind(address).expect("the port is free");
     let silent = workspace.run(&format!("health --address {address} --timeout 100ms"));
     assert_eq!(silent.code, 69, "{silent:?}");
     drop(listener);

@@ -5,13 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
+use crate::support::ports::free_port;
 use crate::support::process::{BrokerProcess, program};
-
-/// Returns a port on which nothing listens. The listener that reserved it is closed again.
-fn free_port() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("an address")
-}
 
 /// Starts a server that treats each connection in this way.
 fn server(answer: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use crate::command_line::workspace::{QUEUES, Workspace};
 use crate::support::database::{self, WriteLock};
+use crate::support::ports::free_port;
 use crate::support::process::{CommandOutput, program};
 
 /// Asserts the exit code, and that the error message contains all parts.
@@ -231,10 +232,7 @@ fn port_in_use_exits_74() {
 #[test]
 fn missing_service_exits_69_with_a_hint() {
     let workspace = Workspace::with(QUEUES);
-    // A free port: the listener that reserved it is closed again.
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let address = free_port();
     for command in [
         "claim work",
         "enqueue work --set payload=x",
@@ -291,9 +289,7 @@ fn refused_call_exits_1_with_the_reason() {
 
 #[test]
 fn sql_server_errors_do_not_show_the_password() {
-    let reserved = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = reserved.local_addr().expect("an address");
-    drop(reserved);
+    let address = free_port();
     let server = format!("server={},{}", address.ip(), address.port());
     let workspace = Workspace::with(&format!(
         "[store]\nkind = 'mssql'\nconnection_string_file = 'secret'\n{QUEUES}"

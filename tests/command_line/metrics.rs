@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::command_line::workspace::Workspace;
 use crate::support::client::{Client, completion, duration};
 use crate::support::database::WriteLock;
 use crate::support::http::get;
+use crate::support::ports::free_port;
 use crate::support::raw_call::send;
 use crate::support::skipped::skipped;
 use crate::support::timeout::{wait_until, wait_until_blocking, with_timeout};
@@ -653,9 +654,7 @@ impl Prometheus {
              - targets: ['{admin}']\n"
         );
         std::fs::write(&configuration, text).expect("a file");
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address");
-        drop(free);
+        let address = free_port();
         let child = program
             .arg(format!("--config.file={}", configuration.display()))
             .arg(format!(

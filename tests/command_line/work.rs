@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::command_line::workspace::Workspace;
 use crate::support::database::query_value;
 use crate::support::http::get;
+use crate::support::ports::free_port;
 use crate::support::process::{CommandOutput, PROGRAM, program};
 use crate::support::skipped::skipped;
 use crate::support::timeout::wait_until_blocking;
@@ -307,9 +308,7 @@ fn read_until(lines: &mut impl BufRead, part: &str) -> String {
 #[test]
 fn work_warns_while_no_service_listens() {
     let workspace = Workspace::with("");
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = closed.local_addr().expect("an address").to_string();
-    drop(closed);
+    let address = free_port().to_string();
     let mut child = program()
         .args([
             "work",
@@ -372,9 +371,7 @@ fn command_that_lacks_a_service_releases_its_item() {
 #[test]
 fn missing_service_ends_work_with_69() {
     let workspace = Workspace::with("");
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = closed.local_addr().expect("an address").to_string();
-    drop(closed);
+    let address = free_port().to_string();
     let printed = workspace.run(&format!(
         "work work --address {address} --connect-timeout 1s -- /bin/true"
     ));

@@ -1,6 +1,6 @@
 //! A small HTTP client for the admin port. Each request has its own connection.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use super::timeout::TEST_TIMEOUT;
@@ -28,6 +28,13 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> HttpResponse {
     send(address, "GET", path, "")
 }
 
+/// Returns whether a broker answers that it is ready. It is not if the connection or the answer is lost.
+pub(crate) fn is_ready(admin: SocketAddr) -> bool {
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    let answer = TcpStream::connect(admin).and_then(|stream| exchange(stream, &request));
+    answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "))
+}
+
 /// Sends a request with a body.
 pub(crate) fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> HttpResponse {
     let host = format!("Host: {address}\r\n");
@@ -42,20 +49,12 @@ pub(crate) fn send_with_headers(
     headers: &str,
     body: &str,
 ) -> HttpResponse {
-    let mut stream = TcpStream::connect(address).expect("the port accepts connections");
-    let timeout = Some(TEST_TIMEOUT);
-    stream.set_read_timeout(timeout).expect("a timeout");
+    let stream = TcpStream::connect(address).expect("the port accepts connections");
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    stream
-        .write_all(request.as_bytes())
-        .expect("the request is sent");
-    let mut response = String::new();
-    stream
-        .read_to_string(&mut response)
-        .expect("the response is complete");
+    let response = exchange(stream, &request).expect("the response is complete");
     let (head, body) = response.split_once("\r\n\r\n").expect("a response");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     let location = head
@@ -67,4 +66,12 @@ pub(crate) fn send_with_headers(
         head: head.to_ascii_lowercase(),
         body: body.to_owned(),
     }
+}
+
+fn exchange(mut stream: TcpStream, request: &str) -> io::Result<String> {
+    stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
