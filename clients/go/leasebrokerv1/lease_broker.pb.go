@@ -89,7 +89,8 @@
 // A call that ended with `applied` = `no` has changed nothing. A call that ended with `unknown`, with CANCELLED or with a
 // lost connection may have been applied. It can then be sent again safely, with two exceptions: an Enqueue without a
 // request_id, and a CancelLeases without fencing tokens.
-// A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent again if the item has been claimed since.
+// A Fail or a Release that was applied returns OUTCOME_LEASE_LOST when it is sent again if the item has been claimed since. So
+// does every settlement if another program has changed the item's state since.
 //
 // Newer services
 //
