@@ -382,6 +382,10 @@ func (s *state) leaveHandlers() bool {
 func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if size := len(checkpoint); size > maxCheckpointBytes {
+		s.refuseCheckpoint(lease, size, fmt.Sprintf("a queue stores at most %d bytes", maxCheckpointBytes))
+		return
+	}
 	// A later one could replace the last one of the handler, for its next attempt.
 	if lease.phase == phaseRunning {
 		lease.checkpoint = append([]byte{}, checkpoint...)
@@ -391,12 +395,7 @@ func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 
 // sendable returns the checkpoint of a lease, or nil if it is left out of the calls that are sent now.
 func (s *state) sendable(lease *heldLease) []byte {
-	size := len(lease.checkpoint)
-	if size > maxCheckpointBytes {
-		s.refuseCheckpoint(lease, size, fmt.Sprintf("%d bytes; a queue stores at most %d", size, maxCheckpointBytes))
-		return nil
-	}
-	if s.isRefused(size) {
+	if s.isRefused(len(lease.checkpoint)) {
 		return nil
 	}
 	return lease.checkpoint
