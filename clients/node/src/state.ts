@@ -46,10 +46,10 @@ export class State {
   readonly tooLarge = new Set<string>();
   /** The duration of the last lease, in milliseconds. Before one was seen: that of the option, or 30 s. */
   leaseDuration: number;
+  readonly refusedCheckpoints = new RefusedLengths();
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
-  readonly #refusedCheckpoints = new RefusedLengths();
 
   constructor(
     readonly options: Options,
@@ -179,7 +179,7 @@ export class State {
     lease.phase = "done";
     if (ending.kind !== "complete") {
       const { message } = ending;
-      if (message.checkpoint !== undefined && this.#refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
+      if (message.checkpoint !== undefined && this.refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
     }
     if (this.endings.push(ending) === 1) this.changed();
   }
@@ -310,9 +310,14 @@ export class State {
 
   /** Leaves out a checkpoint of this many bytes, which was refused, from calls to come. */
   refuseCheckpoint(lease: HeldLease, bytes: number, text: string): void {
-    if (!this.#refusedCheckpoints.add(bytes)) return;
+    if (this.refusedCheckpoints.add(bytes)) this.logRefusedCheckpoint(lease, bytes, text);
+  }
+
+  /** Logs that a checkpoint was refused. `lease` is undefined if it has ended meanwhile. */
+  logRefusedCheckpoint(lease: HeldLease | undefined, bytes: number, text: string): void {
     const { queue, logger } = this.options;
-    logger.error(`queue ${queue}: the checkpoint of item ${lease.item.key} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
+    const item = lease === undefined ? "an item that has ended" : `item ${lease.item.key}`;
+    logger.error(`queue ${queue}: the checkpoint of ${item} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {

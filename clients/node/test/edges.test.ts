@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { create } from "@bufbuild/protobuf";
 
 import { Caller } from "../src/calls.js";
+import { RefusedLengths } from "../src/checkpoints.js";
 import { now } from "../src/clock.js";
 import { Heartbeats } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
@@ -81,7 +82,7 @@ test("the timer of a heartbeat in two months is not too long", async () => {
   const onWarning = ({ name }: Error) => void warnings.push(name);
   process.on("warning", onWarning);
   const transport = { route: () => Promise.reject(new Error("no heartbeat is due")), note: () => undefined };
-  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const heartbeats = new Heartbeats("work", { transport, token: null }, new RefusedLengths(), () => undefined);
   const duration = 180 * 24 * 3_600_000;
   const update = { type: "update", keep: "a", needsBeat: false, atOnce: false, forget: "" } as const;
   heartbeats.handle({ ...update, duration, deadline: now() + duration });
@@ -118,7 +119,7 @@ test("heartbeats of more than 3 MiB are several calls", async () => {
     return { response: new Promise(() => undefined) };
   };
   const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
-  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const heartbeats = new Heartbeats("work", { transport, token: null }, new RefusedLengths(), () => undefined);
   const ids = Array.from({ length: 100 }, (_, index) => `lease-${index}`);
   const update = { type: "update", needsBeat: true, atOnce: false, forget: "" } as const;
   heartbeats.handle({ ...update, keep: ids.join(" "), duration: 60_000, deadline: now() + 60_000 });
