@@ -104,7 +104,7 @@ export class Keeper {
     private readonly place: () => Place,
   ) {}
 
-  /** Sends heartbeats for leases from now on. `atOnce`: the first one immediately. */
+  /** Sends heartbeats for the leases of a claim, or for one lease, from now on. `atOnce`: the first one immediately. */
   keep(leases: readonly HeldLease[], atOnce = false): void {
     let duration = Infinity;
     let deadline = Infinity;

@@ -212,9 +212,12 @@ export class State {
 
   /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. One is sent at once. */
   resend(endings: readonly Ending[]): void {
-    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling" || phase === "resending");
-    for (const lease of leases) lease.phase = "resending";
-    if (leases.length > 0) this.parts.keeper.keep(leases, true);
+    for (const { lease } of endings) {
+      if (lease.phase !== "settling" && lease.phase !== "resending") continue;
+      lease.phase = "resending";
+      // One message for all of them would have one deadline.
+      this.parts.keeper.keep([lease], true);
+    }
   }
 
   /** Forgets a lease that has ended. */

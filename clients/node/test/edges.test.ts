@@ -8,10 +8,16 @@ import { create } from "@bufbuild/protobuf";
 import { Caller } from "../src/calls.js";
 import { RefusedLengths } from "../src/checkpoints.js";
 import { now } from "../src/clock.js";
-import { Heartbeats } from "../src/heartbeats.js";
+import { completed } from "../src/endings.js";
+import { Events } from "../src/events.js";
+import { Heartbeats, type QueueCommand } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
+import { Keeper, NOWHERE } from "../src/keeper.js";
+import { HeldLease } from "../src/leases.js";
+import { checkOptions } from "../src/options.js";
+import { State } from "../src/state.js";
 import { type Broker, rpcs, Transport } from "../src/transport.js";
-import { type EnqueueRequest, type HeartbeatRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { type EnqueueRequest, type HeartbeatRequest, LeaseSchema, Outcome, WakeRequestSchema } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -127,6 +133,32 @@ test("heartbeats of more than 3 MiB are several calls", async () => {
   await until(() => calls.length > 0);
   heartbeats.close();
   assert.deepEqual(calls, [47, 47, 6]);
+});
+
+test("a settlement that is sent again keeps each lease until its own deadline", async () => {
+  const sent: string[] = [];
+  const send = (_rpc: unknown, { renewals }: HeartbeatRequest) => {
+    sent.push(renewals.map(({ leaseId }) => leaseId).join(" "));
+    return { response: new Promise(() => undefined) };
+  };
+  const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
+  const state = new State(checkOptions("work", "worker", quiet, {}), new Events("work", quiet));
+  const heartbeats = new Heartbeats("work", { transport, token: null }, state.refusedCheckpoints, () => undefined);
+  const post = ({ command }: QueueCommand) => {
+    if (command.type !== "token") heartbeats.handle(command);
+  };
+  const keeper = new Keeper("work", () => ({ ...NOWHERE, post }));
+  state.parts = { keeper, start: () => undefined, watch: () => undefined, look: () => undefined };
+  const leases = Object.entries({ short: 2n, long: 60n }).map(([leaseId, seconds]) => {
+    const message = create(LeaseSchema, { leaseId, item: { key: leaseId }, timeLeft: { seconds, nanos: 0 } });
+    const lease = new HeldLease(message, now(), now());
+    lease.phase = "settling";
+    return lease;
+  });
+  state.resend(leases.map((lease) => completed(lease)));
+  await until(() => sent.includes("long"));
+  heartbeats.close();
+  assert.equal(sent[0], "short long");
 });
 
 test("the name of a file is no token", () => {
