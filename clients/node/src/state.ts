@@ -42,8 +42,6 @@ export class State {
   takesItems = true;
   /** The time of the monotonic clock until which settlements are sent again. */
   settleUntil = Infinity;
-  /** The keys of items that were reported as too large. */
-  readonly tooLarge = new Set<string>();
   /** The duration of the last lease, in milliseconds. Before one was seen: that of the option, or 30 s. */
   leaseDuration: number;
   readonly refusedCheckpoints = new RefusedLengths();

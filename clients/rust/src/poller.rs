@@ -131,7 +131,6 @@ impl Poller {
         let retry_after = answer.retry_after;
         let retry_after =
             retry_after.map(|after| duration_from_proto(Some(after)).min(LONGEST_PAUSE));
-        warn_of_too_large(&self.state, &answer.too_large);
         self.state.accept(answer.leases, reserved, times);
         if is_empty && options.until_empty && !is_ended {
             if held_back == HeldBack::Paused {
@@ -180,18 +179,5 @@ impl Poller {
             // They are released again.
             _ => {}
         }
-    }
-}
-
-pub(super) fn warn_of_too_large(state: &State, items: &[proto::TooLargeItem]) {
-    let queue = &state.options.queue;
-    for item in items {
-        let bytes = item.size_bytes;
-        tracing::warn!(
-            queue,
-            key = item.key,
-            bytes,
-            "item is too large for the broker's message limit"
-        );
     }
 }

@@ -15,7 +15,7 @@ use super::events::{Event, EventName, RetriedCall};
 use super::failure::{Failure, Pushback};
 use super::leases::{HeldLease, Phase};
 use super::options::MAX_ITEMS_PER_CALL;
-use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
+use super::poller::MAX_RESPONSE_BYTES;
 use super::state::{Reserved, Shared, State};
 use super::values::duration_to_proto;
 use super::way::Way;
@@ -122,7 +122,6 @@ impl Settler {
                         return self.note_next_failure(failure, reserved, request_id);
                     }
                     let next = next.unwrap_or_default();
-                    warn_of_too_large(&self.state, &next.too_large);
                     return self.state.accept(next.leases, reserved, times);
                 }
                 Err(error) => error,

@@ -122,7 +122,6 @@ class Poller:
             stopping = answer.message.held_back == v1.HELD_BACK_STOPPING
             if answer.message.HasField("retry_after"):
                 retry_after = duration_seconds(answer.message.retry_after)
-            state.note_too_large(answer.message.too_large)
         except BaseException as error:
             if getattr(error, "applied", None) != "no":
                 with state.lock:

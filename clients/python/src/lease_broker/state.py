@@ -83,7 +83,6 @@ class State:
         """Items that were lost and are not logged yet, by the effect and the reason."""
         self._refused_size, self._refused_until = 0, 0.0
         """Checkpoints of this length in bytes or longer are left out until this moment, because one was refused."""
-        self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
         self.watch_runner: Callable[[], None] = lambda: None
 
@@ -374,14 +373,6 @@ class State:
                 self.drop(lease)
             self.events.emit("stuck", lease.item, cause=run._cause, stack=stack)
         self.return_slots(0)
-
-    def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
-        """Logs items that the broker cannot send because of their size, each once."""
-        for item in items:
-            if item.key not in self._too_large:
-                self._too_large.add(item.key)
-                text = "queue %s: item %s is too large to be sent: %d bytes"
-                self.options.logger.error(text, self.options.queue, item.key, item.size_bytes)
 
     def refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
         """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""

@@ -235,7 +235,6 @@ final class Settler {
             state.accept(message.next().getLeasesList(), call.slots, answer.sentAt(), answer.arrivedAt());
           }
         });
-    Poller.warnOfTooLarge(state, message.next().getTooLargeList());
     if (message.nextError() != null) {
       claimFailed(Failure.read(message.nextError()), call.next, call.slots);
     }
