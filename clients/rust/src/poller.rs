@@ -171,13 +171,15 @@ impl Poller {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        match self.caller.call(|_| request.clone(), options).await {
-            Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
-            Err(error) if forget => {
+        let mut is_done = forget;
+        if let Err(error) = self.caller.call(|_| request.clone(), options).await {
+            is_done = !error.temporary;
+            if forget || is_done {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");
             }
-            // They are released again.
-            _ => {}
+        }
+        if is_done {
+            self.state.lock().abandoned.retain(|id| !ids.contains(id));
         }
     }
 }

@@ -140,16 +140,17 @@ final class Poller {
             .setWorkerId(state.options.workerId())
             .addAllRequestIds(ids)
             .build();
+    boolean isDone = forget;
     try {
       caller.call("ReleaseClaims", LeaseServiceBlockingStub::releaseClaims, request, Caller.Limits.until(Math.min(Clock.now() + RELEASE_TIMEOUT, until)));
-      if (forget) {
-        state.update(() -> state.abandoned.removeAll(ids));
-      }
     } catch (LeaseBrokerException error) {
-      // Without `forget` they are released again.
-      if (forget) {
+      isDone = !error.temporary();
+      if (forget || isDone) {
         state.options.logger().log(System.Logger.Level.WARNING, "items of abandoned claims may stay leased until they expire: {0}", error.getMessage());
       }
+    }
+    if (isDone) {
+      state.update(() -> state.abandoned.removeAll(ids));
     }
   }
 }

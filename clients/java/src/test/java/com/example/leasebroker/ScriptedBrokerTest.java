@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
@@ -177,6 +178,24 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void refusedReleaseOfClaimsIsSentOnce() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.releaseError = Status.PERMISSION_DENIED.asRuntimeException();
+      WarningLog log = new WarningLog();
+      State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", log), new EventLog("work", null, log));
+      state.abandoned.add("one");
+      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
+      Poller poller = new Poller(state, new Caller(transport, null, failure -> {}, retry -> {}), null, error -> {});
+      for (boolean forget : List.of(false, true)) {
+        poller.releaseAbandoned(forget, Clock.NEVER);
+      }
+      assertEquals(List.of("one"), broker.released);
+      assertEquals(1, log.warnings.size());
+      transport.close();
+    }
+  }
+
+  @Test
   void lastReleaseOfClaimsEndsWithTheStop() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.ignoresReleases = true;
@@ -185,9 +204,8 @@ class ScriptedBrokerTest {
       state.abandoned.add("one");
       Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
       Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
-      new Poller(state, caller, null, error -> {}).releaseAbandoned(true, Clock.now());
-      // It has no time for a connection.
-      assertEquals(List.of(), broker.released);
+      Poller poller = new Poller(state, caller, null, error -> {});
+      assertTimeout(Duration.ofSeconds(2), () -> poller.releaseAbandoned(true, Clock.now()));
       assertEquals(List.of("one"), state.abandoned);
       transport.close();
     }
