@@ -305,6 +305,12 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void answerToAnEnqueueWithoutAResultIsNotTemporary() {
+    // The rows may have been added.
+    assertFalse(new LeaseBrokerException("Enqueue", Failure.ofCount(0, 1)).temporary());
+  }
+
+  @Test
   void rowThatIsGoneAfterARetryWasCompleted() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.complete = call -> call == 1 ? null : Outcome.OUTCOME_GONE;
