@@ -265,6 +265,8 @@ export class Settler {
   #end(ending: Ending, name: EventName, error?: string): void {
     const text = name === "failed" && ending.kind === "fail" ? ending.message.errorMessage : error;
     this.state.events.emit(name, ending.lease.item, text === undefined ? {} : { error: text });
+    if (name === "lost") this.state.noteLoss(ending.lease, "the broker has ended the lease");
+    else if (name === "unknown") this.state.noteLoss(ending.lease, error ?? "the row is gone");
     this.state.drop(ending.lease);
   }
 }

@@ -13,6 +13,8 @@ import type { Lease } from "./v1.js";
 
 /** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
+/** The number of keys in a line of the log about items that were lost. */
+const MAX_NAMED = 10;
 /** The milliseconds that a handler has to return after its time limit. */
 const TIME_LIMIT_GRACE = 5_000;
 
@@ -48,6 +50,8 @@ export class State {
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
+  /** The leases that were lost and are not logged yet, by the text of their line. */
+  readonly #losses = new Map<string, HeldLease[]>();
 
   constructor(
     readonly options: Options,
@@ -229,10 +233,32 @@ export class State {
   /** Drops a lease that was lost. Cancels its handler if it has no other lease. */
   lose(lease: HeldLease, reason: string): void {
     this.events.emit("lost", lease.item, { reason: reason || undefined });
+    this.noteLoss(lease, reason || "the broker has ended the lease");
     this.drop(lease);
     const { run } = lease;
     if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new Cancelled("lease_lost", reason));
   }
+
+  /** Notes that another worker may process an item again. The items that a call loses are logged together. */
+  noteLoss(lease: HeldLease, reason: string): void {
+    const isProcessed = lease.phase !== "waiting" && lease.phase !== "running";
+    const text = isProcessed ? "processed, but another worker may process it again" : "the lease has ended before the handler";
+    const loss = `${text}: ${reason}`;
+    if (this.#losses.size === 0) queueMicrotask(this.#logLosses);
+    const leases = this.#losses.get(loss);
+    if (leases === undefined) this.#losses.set(loss, [lease]);
+    else leases.push(lease);
+  }
+
+  readonly #logLosses = (): void => {
+    const { queue, logger } = this.options;
+    for (const [loss, leases] of this.#losses) {
+      const names = leases.slice(0, MAX_NAMED).map(({ item }) => `${item.key} (attempt ${item.attempt})`).join(", ");
+      const others = leases.length > MAX_NAMED ? ` and ${leases.length - MAX_NAMED} others` : "";
+      logger.warn(`queue ${queue}: item${leases.length > 1 ? "s" : ""} ${names}${others}: ${loss}`);
+    }
+    this.#losses.clear();
+  };
 
   /** The reason of a lease that the worker gives up by its own clock. */
   get endedReason(): string {

@@ -161,6 +161,26 @@ test("a settlement that is sent again keeps each lease until its own deadline", 
   assert.equal(sent[0], "short long");
 });
 
+test("leases that are lost together are logged in one line", async () => {
+  const warnings: unknown[] = [];
+  const logger = { ...quiet, warn: (text: string) => warnings.push(text) };
+  const state = new State(checkOptions("work", "worker", logger, { concurrency: 12 }), new Events("work", logger));
+  const keeper = new Keeper("work", () => NOWHERE);
+  state.parts = { keeper, start: (run) => state.begin(run), watch: () => undefined, look: () => undefined };
+  const messages = Array.from({ length: 12 }, (_, index) => claimed(String(index)).message.leases[0]);
+  state.accept(messages.map((message) => create(LeaseSchema, message)), state.reserveSlots(), now());
+  const [first, ...others] = [...state.held.values()];
+  assert.ok(first?.run);
+  state.end(first.run, [completed(first)]);
+  for (const lease of [first, ...others]) state.lose(lease, "moved");
+  await Promise.resolve();
+  const named = Array.from({ length: 10 }, (_, index) => `${index + 1} (attempt 1)`).join(", ");
+  assert.deepEqual(warnings, [
+    "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
+    `queue work: items ${named} and 1 others: the lease has ended before the handler: moved`,
+  ]);
+});
+
 test("the name of a file is no token", () => {
   assert.throws(() => new Client("127.0.0.1:1", { token: __filename }), /is a file; pass \{ file: /);
 });

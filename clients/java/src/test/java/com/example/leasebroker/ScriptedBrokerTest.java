@@ -35,6 +35,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -164,6 +166,21 @@ class ScriptedBrokerTest {
       assertTrue(System.nanoTime() - begun >= 200_000_000);
       worker.stop(Duration.ZERO);
     }
+  }
+
+  @Test
+  void leasesThatAreLostTogetherAreLoggedInOneLine() {
+    WarningLog log = new WarningLog();
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", log), new EventLog("work", null, log));
+    List<HeldLease> leases = IntStream.range(0, 12).mapToObj(key -> new HeldLease(Item.of("" + key, Map.of()))).toList();
+    leases.get(0).run = new Run(state, leases.subList(0, 1));
+    state.update(() -> leases.forEach(lease -> state.lose(lease, "moved")));
+    String named = IntStream.range(1, 11).mapToObj(key -> key + " (attempt 1)").collect(Collectors.joining(", "));
+    assertEquals(
+        List.of(
+            "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
+            "queue work: items " + named + " and 1 others: the lease has ended before the handler: moved"),
+        List.copyOf(log.warnings));
   }
 
   @Test
