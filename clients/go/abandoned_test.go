@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -69,21 +68,6 @@ func TestRefusedReleaseOfAbandonedClaimsIsSentOnce(t *testing.T) {
 		poller.releaseAbandoned(t.Context(), forget)
 	}
 	log.expect(t, "WARN items of abandoned claims may stay leased until they expire queue=work error=ReleaseClaims: PermissionDenied: no role")
-}
-
-func TestItemThatIsTooLargeIsLoggedOnce(t *testing.T) {
-	log := make(warnings, 10)
-	state := newState(&options{concurrency: 1, queue: "work", logger: slog.New(log)}, newEventLog("work", nil, nil))
-	for range 3 {
-		warnOfTooLarge(state, []*pb.TooLargeItem{{Key: "7", SizeBytes: 5_000_000}})
-	}
-	log.expect(t, "WARN item is too large for the broker's message limit queue=work key=7 bytes=5000000")
-	for key := range 2 * maxTooLarge {
-		state.noteTooLarge(strconv.Itoa(key))
-	}
-	if len(state.tooLarge) > maxTooLarge {
-		t.Errorf("%d keys are kept", len(state.tooLarge))
-	}
 }
 
 // unreachableBroker fails as a broker to which no connection can be made. claimTimeout is the time of the last claim.

@@ -101,7 +101,6 @@ func (p *poller) claim(ctx context.Context, slots int) error {
 	if err != nil {
 		return err
 	}
-	warnOfTooLarge(p.state, answer.message.GetTooLarge())
 	stops := answer.message.GetHeldBack() == pb.HeldBack_HELD_BACK_STOPPING
 	if after := answer.message.GetRetryAfter(); after != nil && len(answer.message.GetLeases()) == 0 {
 		// A limit of the queue gives no item before.
@@ -133,17 +132,5 @@ func (p *poller) releaseAbandoned(ctx context.Context, forget bool) {
 	if err == nil && forget || isRefused {
 		isReleased := func(id string) bool { return slices.Contains(ids, id) }
 		p.state.update(func() { p.state.abandoned = slices.DeleteFunc(p.state.abandoned, isReleased) })
-	}
-}
-
-// warnOfTooLarge logs the items that a claim has passed over. Each claim meets them again.
-func warnOfTooLarge(state *state, items []*pb.TooLargeItem) {
-	for _, item := range items {
-		isNew := false
-		state.update(func() { isNew = state.noteTooLarge(item.GetKey()) })
-		if isNew {
-			state.options.logger.Warn("item is too large for the broker's message limit", "queue", state.options.queue,
-				"key", item.GetKey(), "bytes", item.GetSizeBytes())
-		}
 	}
 }

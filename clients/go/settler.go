@@ -192,7 +192,6 @@ func (s *settler) send(ctx context.Context, group []*ending, slots int, way *way
 			s.state.accept(claimed.GetLeases(), slots, answer.sentAt, answer.arrivedAt)
 		}
 	})
-	warnOfTooLarge(s.state, claimed.GetTooLarge())
 	if nextError != nil {
 		s.claimFailed(readCallError(nextError), next.GetRequestId(), slots)
 	}

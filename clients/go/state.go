@@ -25,8 +25,6 @@ const (
 	maxCheckpointBytes = 65_536
 	// checkpointPause is the time for which checkpoints as long as a refused one are left out. Then the queue's setting may be another.
 	checkpointPause = time.Minute
-	// maxTooLarge is the number of keys of items that were logged as too large.
-	maxTooLarge = 1000
 )
 
 // defaultLease stands for the duration of a lease before one was seen.
@@ -73,8 +71,6 @@ type state struct {
 	nextBeat time.Time
 	// abandoned has the request ids of claims whose answer will not be read. The broker may have leased items for them.
 	abandoned []string
-	// tooLarge has the keys of items that were logged as too large.
-	tooLarge map[string]struct{}
 	// Checkpoints of refusedBytes or more are left out until refusedUntil, because the broker has refused one.
 	refusedBytes int
 	refusedUntil time.Time
@@ -100,7 +96,7 @@ func newState(options *options, events *eventLog) *state {
 	s := &state{
 		options: options, events: events, base: context.Background(), now: time.Now,
 		clock: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		held: map[string]*heldLease{}, runs: map[*run]struct{}{}, tooLarge: map[string]struct{}{},
+		held: map[string]*heldLease{}, runs: map[*run]struct{}{},
 		gathering:    gathering{slots: options.concurrency},
 		takesItems:   true,
 		lastDuration: cmp.Or(options.lease, defaultLease),
@@ -382,6 +378,10 @@ func (s *state) leaveHandlers() bool {
 func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if size := len(checkpoint); size > maxCheckpointBytes {
+		s.refuseCheckpoint(lease, size, fmt.Sprintf("a queue stores at most %d bytes", maxCheckpointBytes))
+		return
+	}
 	// A later one could replace the last one of the handler, for its next attempt.
 	if lease.phase == phaseRunning {
 		lease.checkpoint = append([]byte{}, checkpoint...)
@@ -391,12 +391,7 @@ func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
 
 // sendable returns the checkpoint of a lease, or nil if it is left out of the calls that are sent now.
 func (s *state) sendable(lease *heldLease) []byte {
-	size := len(lease.checkpoint)
-	if size > maxCheckpointBytes {
-		s.refuseCheckpoint(lease, size, fmt.Sprintf("%d bytes; a queue stores at most %d", size, maxCheckpointBytes))
-		return nil
-	}
-	if s.isRefused(size) {
+	if s.isRefused(len(lease.checkpoint)) {
 		return nil
 	}
 	return lease.checkpoint
@@ -414,18 +409,6 @@ func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
 	s.refusedBytes, s.refusedUntil = bytes, s.now().Add(checkpointPause)
 	s.options.logger.Error("checkpoint is not stored, and none as long is sent for a minute", "queue", s.options.queue,
 		"key", lease.item.Key, "bytes", bytes, "error", reason)
-}
-
-// noteTooLarge returns false if the key of an item that is too large was noted before.
-func (s *state) noteTooLarge(key string) bool {
-	if _, known := s.tooLarge[key]; known {
-		return false
-	}
-	if len(s.tooLarge) == maxTooLarge {
-		clear(s.tooLarge)
-	}
-	s.tooLarge[key] = struct{}{}
-	return true
 }
 
 // notify wakes the goroutine that waits on a channel, now or when it next waits.

@@ -4,6 +4,7 @@ import { create } from "@bufbuild/protobuf";
 
 import type { Caller } from "./calls.js";
 import { now } from "./clock.js";
+import { LeaseBrokerError } from "./errors.js";
 import type { Options } from "./options.js";
 import { rpcs } from "./transport.js";
 import { ReleaseClaimsRequestSchema } from "./v1.js";
@@ -32,14 +33,16 @@ export class AbandonedClaims {
   async release({ forget, limit = Infinity }: { forget: boolean; limit?: number }): Promise<void> {
     if (this.#requestIds.size === 0) return;
     const { queue, workerId, logger } = this.options;
-    const request = create(ReleaseClaimsRequestSchema, { queue, workerId, requestIds: [...this.#requestIds] });
-    if (forget) this.#requestIds.clear();
+    const requestIds = [...this.#requestIds];
+    const request = create(ReleaseClaimsRequestSchema, { queue, workerId, requestIds });
     const until = Math.min(now() + LIMIT, limit);
     try {
       await this.caller.call(rpcs.releaseClaims, request, { until: () => until });
     } catch (error) {
-      // Without `forget` they are released again.
-      if (forget) logger.warn("leases of a claim without a response stay leased until they expire", error);
+      const mayRetry = error instanceof LeaseBrokerError && error.temporary;
+      if (forget || !mayRetry) logger.warn("leases of a claim without a response stay leased until they expire", error);
+      forget = !mayRetry;
     }
+    if (forget) for (const id of requestIds) this.#requestIds.delete(id);
   }
 }

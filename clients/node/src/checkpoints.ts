@@ -9,19 +9,24 @@ const PAUSE = 60_000;
 
 /** The lengths of checkpoints that the broker has refused lately. */
 export class RefusedLengths {
-  #bytes = Infinity;
-  #until = 0;
+  /** A number of bytes, and the time until which checkpoints as long are left out. */
+  readonly #noted: Float64Array;
+
+  /** Objects with the same memory, also those of other threads, have the same lengths. */
+  constructor(readonly memory = new SharedArrayBuffer(16)) {
+    this.#noted = new Float64Array(memory);
+  }
 
   /** Returns whether a checkpoint of this many bytes is left out now. */
   has(bytes: number): boolean {
-    return bytes >= this.#bytes && now() < this.#until;
+    const [least = 0, until = 0] = this.#noted;
+    return bytes >= least && now() < until;
   }
 
   /** Notes that a checkpoint of this many bytes was refused. Returns false if such ones are left out already. */
   add(bytes: number): boolean {
     if (this.has(bytes)) return false;
-    this.#bytes = bytes;
-    this.#until = now() + PAUSE;
+    this.#noted.set([bytes, now() + PAUSE]);
     return true;
   }
 }

@@ -62,10 +62,7 @@ export interface Event extends EventDetails {
 /** A function that gets events. If it throws or rejects, the error is logged once, and the function is not called again. */
 export type Observer = (event: Event) => unknown;
 
-/** The events after which another worker may process an item again, as the log says it. */
-const LOSSES = { lost: "lost the lease", unknown: "do not know the outcome" };
-
-/** Counts events and passes them to observers. Logs each lease that was lost. */
+/** Counts events and passes them to observers. */
 export class Events {
   readonly #counters = new Map<EventName, number>(EVENT_NAMES.map((name) => [name, 0]));
   readonly #observers = new Map<EventName, Set<Observer>>();
@@ -87,11 +84,6 @@ export class Events {
   /** Reports an event. */
   emit(name: EventName, item?: Item, details?: EventDetails & { attempt?: number }): void {
     this.#counters.set(name, (this.#counters.get(name) ?? 0) + 1);
-    if (item !== undefined && (name === "lost" || name === "unknown")) {
-      const what = `${LOSSES[name]} of item ${item.key} of queue ${this.queue}, attempt ${item.attempt}`;
-      const reason = details?.reason ?? details?.error;
-      this.logger.warn(`${what}; another worker may process it${reason ? `: ${reason}` : ""}`);
-    }
     const observers = this.#observers.get(name);
     if (observers === undefined) return;
     const about = item && { key: item.key, attempt: item.attempt, fencingToken: item.fencingToken };

@@ -84,6 +84,8 @@ export interface QueueReport {
 export interface KeeperOptions {
   readonly address: string | readonly string[];
   readonly credentials: Credentials;
+  /** The memory of the `RefusedLengths` of each queue. */
+  readonly refusedCheckpoints: ReadonlyMap<string, SharedArrayBuffer>;
 }
 
 /** Sends the heartbeats of all queues over one connection. */
@@ -93,7 +95,7 @@ export class KeeperHost {
   readonly #queues = new Map<string, Heartbeats>();
 
   constructor(
-    options: KeeperOptions,
+    private readonly options: KeeperOptions,
     private readonly report: (report: QueueReport) => void,
   ) {
     this.#transport = new Transport(options.address, options.credentials);
@@ -109,7 +111,8 @@ export class KeeperHost {
     }
     let heartbeats = this.#queues.get(queue);
     if (heartbeats === undefined) {
-      heartbeats = new Heartbeats(queue, this.#connection, (report) => {
+      const refused = new RefusedLengths(this.options.refusedCheckpoints.get(queue));
+      heartbeats = new Heartbeats(queue, this.#connection, refused, (report) => {
         this.report({ queue, report });
       });
       this.#queues.set(queue, heartbeats);
@@ -128,7 +131,6 @@ export class Heartbeats {
   readonly #leases = new Map<string, KeptLease>();
   /** Checkpoints that no heartbeat has stored yet, by lease id. */
   readonly #checkpoints = new Map<string, Uint8Array>();
-  readonly #refusedCheckpoints = new RefusedLengths();
   #timer: NodeJS.Timeout | undefined;
   #nextBeat = Infinity;
   #closed = false;
@@ -136,6 +138,7 @@ export class Heartbeats {
   constructor(
     private readonly queue: string,
     private readonly connection: { readonly transport: Pick<Transport, "route" | "note">; readonly token: string | null },
+    private readonly refusedCheckpoints: RefusedLengths,
     private readonly report: (report: Report) => void,
   ) {}
 
@@ -225,7 +228,7 @@ export class Heartbeats {
   async #send(leases: readonly KeptLease[], period: number): Promise<void> {
     const checkpoints = leases.map((lease) => {
       const checkpoint = this.#checkpoints.get(lease.id);
-      return checkpoint !== undefined && this.#refusedCheckpoints.has(checkpoint.length) ? undefined : checkpoint;
+      return checkpoint !== undefined && this.refusedCheckpoints.has(checkpoint.length) ? undefined : checkpoint;
     });
     const renewals = leases.map((lease, index) => {
       const checkpoint = checkpoints[index];
@@ -282,8 +285,8 @@ export class Heartbeats {
       } else if (result.outcome === Outcome.REFUSED && checkpoint !== undefined) {
         // The lease is still held.
         const text = result.refusal?.message ?? "";
-        this.#refusedCheckpoints.add(checkpoint.length);
-        this.report({ type: "checkpoint_refused", id, bytes: checkpoint.length, text });
+        const bytes = checkpoint.length;
+        if (this.refusedCheckpoints.add(bytes)) this.report({ type: "checkpoint_refused", id, bytes, text });
         if (this.#leases.get(id) === lease) refused.push(lease);
       } else {
         // A settling lease that is kept again has a new object, and this result may be that of its settlement.

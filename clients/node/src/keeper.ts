@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
 
+import type { RefusedLengths } from "./checkpoints.js";
 import type { Credentials, Token } from "./credentials.js";
 import { type Command, KeeperHost, type KeeperOptions, type QueueCommand, type QueueReport, type Report } from "./heartbeats.js";
 import type { HeldLease } from "./leases.js";
@@ -31,20 +32,22 @@ export interface KeepersOptions {
 /** The keepers of the queues of a worker. They share a place and a connection. */
 export class Keepers {
   readonly #receivers = new Map<string, (report: Report) => void>();
+  readonly #refusedCheckpoints = new Map<string, SharedArrayBuffer>();
   #place: Place = NOWHERE;
   #tokenTimer: NodeJS.Timeout | undefined;
   #look: (fresh: boolean) => void = () => undefined;
 
   /** Returns the keeper of a queue, whose reports `receive` gets. */
-  add(queue: string, receive: (report: Report) => void): Keeper {
+  add(queue: string, refusedCheckpoints: RefusedLengths, receive: (report: Report) => void): Keeper {
     this.#receivers.set(queue, receive);
+    this.#refusedCheckpoints.set(queue, refusedCheckpoints.memory);
     return new Keeper(queue, () => this.#place);
   }
 
   /** Connects. Without queues it does nothing. */
   async start({ address, credentials, token, place, logger }: KeepersOptions, onError: (error: Error) => void): Promise<void> {
     if (this.#receivers.size === 0) return;
-    const options: KeeperOptions = { address, credentials };
+    const options: KeeperOptions = { address, credentials, refusedCheckpoints: this.#refusedCheckpoints };
     const receive = ({ queue, report }: QueueReport) => {
       if (report.type === "unauthenticated") this.#look(true);
       else this.#receivers.get(queue)?.(report);
@@ -101,7 +104,7 @@ export class Keeper {
     private readonly place: () => Place,
   ) {}
 
-  /** Sends heartbeats for leases from now on. `atOnce`: the first one immediately. */
+  /** Sends heartbeats for the leases of a claim, or for one lease, from now on. `atOnce`: the first one immediately. */
   keep(leases: readonly HeldLease[], atOnce = false): void {
     let duration = Infinity;
     let deadline = Infinity;

@@ -10,7 +10,7 @@ import { durationMessage, durationMilliseconds, now } from "./clock.js";
 import type { CallHealth } from "./health.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
-import { ClaimBatchRequestSchema, HeldBack, type Lease, type TooLargeItem } from "./v1.js";
+import { ClaimBatchRequestSchema, HeldBack, type Lease } from "./v1.js";
 
 /** The largest delay of the first claim, in milliseconds. A fleet that starts does not ask at the same moment. */
 const MAX_START_DELAY = 250;
@@ -18,8 +18,6 @@ const MAX_START_DELAY = 250;
 const PAUSE_AFTER_EARLY_ANSWER = 100;
 /** The longest pause before the next claim that a broker can ask for, in milliseconds. Limits of a queue can change. */
 const LONGEST_PAUSE = 60_000;
-/** The number of keys of too large items that are remembered. */
-const MAX_REPORTED = 1_000;
 /** The size of a response that the worker accepts. The service has a lower limit. */
 export const MAX_BYTES = 1 << 30;
 
@@ -85,7 +83,6 @@ export class Poller {
       });
       ({ leases } = answer.message);
       ({ sentAt } = answer);
-      reportTooLarge(state, answer.message.tooLarge);
       const isEarly = leases.length === 0 && (now() - begun < wait / 2 || state.options.wait < PAUSE_AFTER_EARLY_ANSWER);
       const { retryAfter } = answer.message;
       if (isEarly || answer.message.heldBack === HeldBack.STOPPING) rest = PAUSE_AFTER_EARLY_ANSWER * (0.5 + Math.random());
@@ -112,17 +109,5 @@ export class Poller {
     }
     this.#busy = false;
     this.#consider();
-  }
-}
-
-/** Logs the items that a claim has passed over. */
-export function reportTooLarge(state: State, items: readonly TooLargeItem[]): void {
-  for (const { key, sizeBytes } of items) {
-    if (state.tooLarge.has(key)) continue;
-    if (state.tooLarge.size >= MAX_REPORTED) state.tooLarge.clear();
-    state.tooLarge.add(key);
-    state.options.logger.error(
-      `item ${key} is not claimed: it has ${sizeBytes} bytes, more than the broker's setting server.max_message_bytes`,
-    );
   }
 }

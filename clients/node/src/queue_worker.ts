@@ -62,7 +62,7 @@ export class QueueWorker {
   addTo(keepers: Keepers, health: CallHealth): Keeper {
     const { queue, heartbeat } = this.options;
     if (!heartbeat) return new Keeper(queue, () => NOWHERE);
-    return keepers.add(queue, (report) => {
+    return keepers.add(queue, this.state.refusedCheckpoints, (report) => {
       this.#read(report, health);
     });
   }
@@ -121,11 +121,9 @@ export class QueueWorker {
         this.options.logger.debug(`a heartbeat failed: ${status[report.failure.code]}: ${report.failure.message}`);
         if (report.isRefused) this.#readRefusal(report.failure);
         break;
-      case "checkpoint_refused": {
-        const lease = state.held.get(report.id);
-        if (lease !== undefined) state.refuseCheckpoint(lease, report.bytes, report.text);
+      case "checkpoint_refused":
+        state.logRefusedCheckpoint(state.held.get(report.id), report.bytes, report.text);
         break;
-      }
       case "ready":
       case "unauthenticated":
     }

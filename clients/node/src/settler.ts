@@ -11,7 +11,7 @@ import { failureOfNext } from "./details.js";
 import type { Ending } from "./endings.js";
 import { LeaseBrokerError } from "./errors.js";
 import type { EventName } from "./events.js";
-import { MAX_BYTES, reportTooLarge } from "./poller.js";
+import { MAX_BYTES } from "./poller.js";
 import type { State } from "./state.js";
 import { rpcs } from "./transport.js";
 import {
@@ -154,7 +154,6 @@ export class Settler {
   /** Returns the leases of the claim. If it has failed, the next claim waits as after an error of its own. */
   #readNext(next: NextClaim, { next: response, nextError }: Settled): Lease[] {
     const { state } = this;
-    reportTooLarge(state, response?.tooLarge ?? []);
     if (nextError !== undefined) {
       const failure = failureOfNext(nextError);
       if (failure.applied === "unknown") this.#abandon(next);
@@ -266,6 +265,8 @@ export class Settler {
   #end(ending: Ending, name: EventName, error?: string): void {
     const text = name === "failed" && ending.kind === "fail" ? ending.message.errorMessage : error;
     this.state.events.emit(name, ending.lease.item, text === undefined ? {} : { error: text });
+    if (name === "lost") this.state.noteLoss(ending.lease, "the broker has ended the lease");
+    else if (name === "unknown") this.state.noteLoss(ending.lease, error ?? "the row is gone");
     this.state.drop(ending.lease);
   }
 }

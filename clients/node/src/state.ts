@@ -13,6 +13,8 @@ import type { Lease } from "./v1.js";
 
 /** The largest number of follow-ups of all items in one call. */
 const MAX_FOLLOW_UPS = 1_000;
+/** The number of keys in a line of the log about items that were lost. */
+const MAX_NAMED = 10;
 /** The milliseconds that a handler has to return after its time limit. */
 const TIME_LIMIT_GRACE = 5_000;
 
@@ -42,14 +44,14 @@ export class State {
   takesItems = true;
   /** The time of the monotonic clock until which settlements are sent again. */
   settleUntil = Infinity;
-  /** The keys of items that were reported as too large. */
-  readonly tooLarge = new Set<string>();
   /** The duration of the last lease, in milliseconds. Before one was seen: that of the option, or 30 s. */
   leaseDuration: number;
+  readonly refusedCheckpoints = new RefusedLengths();
   parts!: Parts;
   #listeners = new Set<() => void>();
   #claimPause: NodeJS.Timeout | null = null;
-  readonly #refusedCheckpoints = new RefusedLengths();
+  /** The leases that were lost and are not logged yet, by the text of their line. */
+  readonly #losses = new Map<string, HeldLease[]>();
 
   constructor(
     readonly options: Options,
@@ -179,7 +181,7 @@ export class State {
     lease.phase = "done";
     if (ending.kind !== "complete") {
       const { message } = ending;
-      if (message.checkpoint !== undefined && this.#refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
+      if (message.checkpoint !== undefined && this.refusedCheckpoints.has(message.checkpoint.length)) delete message.checkpoint;
     }
     if (this.endings.push(ending) === 1) this.changed();
   }
@@ -212,9 +214,12 @@ export class State {
 
   /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. One is sent at once. */
   resend(endings: readonly Ending[]): void {
-    const leases = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling" || phase === "resending");
-    for (const lease of leases) lease.phase = "resending";
-    if (leases.length > 0) this.parts.keeper.keep(leases, true);
+    for (const { lease } of endings) {
+      if (lease.phase !== "settling" && lease.phase !== "resending") continue;
+      lease.phase = "resending";
+      // One message for all of them would have one deadline.
+      this.parts.keeper.keep([lease], true);
+    }
   }
 
   /** Forgets a lease that has ended. */
@@ -228,10 +233,32 @@ export class State {
   /** Drops a lease that was lost. Cancels its handler if it has no other lease. */
   lose(lease: HeldLease, reason: string): void {
     this.events.emit("lost", lease.item, { reason: reason || undefined });
+    this.noteLoss(lease, reason || "the broker has ended the lease");
     this.drop(lease);
     const { run } = lease;
     if (run !== null && this.runs.has(run) && run.hasEnded) this.cancel(run, new Cancelled("lease_lost", reason));
   }
+
+  /** Notes that another worker may process an item again. The items that a call loses are logged together. */
+  noteLoss(lease: HeldLease, reason: string): void {
+    const isProcessed = lease.phase !== "waiting" && lease.phase !== "running";
+    const text = isProcessed ? "processed, but another worker may process it again" : "the lease has ended before the handler";
+    const loss = `${text}: ${reason}`;
+    if (this.#losses.size === 0) queueMicrotask(this.#logLosses);
+    const leases = this.#losses.get(loss);
+    if (leases === undefined) this.#losses.set(loss, [lease]);
+    else leases.push(lease);
+  }
+
+  readonly #logLosses = (): void => {
+    const { queue, logger } = this.options;
+    for (const [loss, leases] of this.#losses) {
+      const names = leases.slice(0, MAX_NAMED).map(({ item }) => `${item.key} (attempt ${item.attempt})`).join(", ");
+      const others = leases.length > MAX_NAMED ? ` and ${leases.length - MAX_NAMED} others` : "";
+      logger.warn(`queue ${queue}: item${leases.length > 1 ? "s" : ""} ${names}${others}: ${loss}`);
+    }
+    this.#losses.clear();
+  };
 
   /** The reason of a lease that the worker gives up by its own clock. */
   get endedReason(): string {
@@ -310,9 +337,14 @@ export class State {
 
   /** Leaves out a checkpoint of this many bytes, which was refused, from calls to come. */
   refuseCheckpoint(lease: HeldLease, bytes: number, text: string): void {
-    if (!this.#refusedCheckpoints.add(bytes)) return;
+    if (this.refusedCheckpoints.add(bytes)) this.logRefusedCheckpoint(lease, bytes, text);
+  }
+
+  /** Logs that a checkpoint was refused. `lease` is undefined if it has ended meanwhile. */
+  logRefusedCheckpoint(lease: HeldLease | undefined, bytes: number, text: string): void {
     const { queue, logger } = this.options;
-    logger.error(`queue ${queue}: the checkpoint of item ${lease.item.key} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
+    const item = lease === undefined ? "an item that has ended" : `item ${lease.item.key}`;
+    logger.error(`queue ${queue}: the checkpoint of ${item} is left out, and so are others of ${bytes} bytes or more for 60 s: ${text}`);
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {

@@ -14,13 +14,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 
+import { AbandonedClaims } from "../src/abandoned.js";
 import { Aborted, Caller, type RetryEvent } from "../src/calls.js";
 import { now } from "../src/clock.js";
 import { plaintext, Token, type TokenSource } from "../src/credentials.js";
+import { checkOptions } from "../src/options.js";
 import { rpcs, Transport } from "../src/transport.js";
 import { type EnqueueRequest, EnqueueRequestSchema, WakeRequestSchema } from "../src/v1.js";
 import { Client, LeaseBrokerError, type Row } from "../src/index.js";
 import { type Script, type ScriptedError, startServer } from "./support/scripted_server.js";
+import { quiet } from "./support/work.js";
 
 const done = { message: {} };
 
@@ -366,4 +369,16 @@ test("a value that cannot be sent adds no row", async (t) => {
   const rows = [...Array<Row>(1_200).fill({}), { payload: Symbol() } as unknown as Row];
   await assert.rejects(client.enqueue("work", rows), TypeError);
   assert.equal(server.arrivals.length, 0);
+});
+
+test("a release of claims is sent again only if it can succeed", async (t) => {
+  const refused = { code: status.PERMISSION_DENIED, reason: "ROLE" };
+  const later = { code: status.RESOURCE_EXHAUSTED, reason: "IDENTITY_LIMIT", pushback: "60000" };
+  for (const [error, calls] of [[refused, 1], [later, 3]] as const) {
+    const { server, caller: sender } = await caller(t, { releaseClaims: [{ error }] });
+    const abandoned = new AbandonedClaims(checkOptions("work", "worker", quiet, {}), sender);
+    abandoned.add("a");
+    for (const forget of [false, true, true]) await abandoned.release({ forget });
+    assert.equal(server.arrivals.length, calls);
+  }
 });

@@ -6,11 +6,18 @@ import { test } from "node:test";
 import { create } from "@bufbuild/protobuf";
 
 import { Caller } from "../src/calls.js";
+import { RefusedLengths } from "../src/checkpoints.js";
 import { now } from "../src/clock.js";
-import { Heartbeats } from "../src/heartbeats.js";
+import { completed } from "../src/endings.js";
+import { Events } from "../src/events.js";
+import { Heartbeats, type QueueCommand } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
+import { Keeper, NOWHERE } from "../src/keeper.js";
+import { HeldLease } from "../src/leases.js";
+import { checkOptions } from "../src/options.js";
+import { State } from "../src/state.js";
 import { type Broker, rpcs, Transport } from "../src/transport.js";
-import { type EnqueueRequest, type HeartbeatRequest, Outcome, WakeRequestSchema } from "../src/v1.js";
+import { type EnqueueRequest, type HeartbeatRequest, LeaseSchema, Outcome, WakeRequestSchema } from "../src/v1.js";
 import { Journal } from "./support/journal.js";
 import { startServer } from "./support/scripted_server.js";
 import { quiet } from "./support/work.js";
@@ -81,7 +88,7 @@ test("the timer of a heartbeat in two months is not too long", async () => {
   const onWarning = ({ name }: Error) => void warnings.push(name);
   process.on("warning", onWarning);
   const transport = { route: () => Promise.reject(new Error("no heartbeat is due")), note: () => undefined };
-  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const heartbeats = new Heartbeats("work", { transport, token: null }, new RefusedLengths(), () => undefined);
   const duration = 180 * 24 * 3_600_000;
   const update = { type: "update", keep: "a", needsBeat: false, atOnce: false, forget: "" } as const;
   heartbeats.handle({ ...update, duration, deadline: now() + duration });
@@ -118,7 +125,7 @@ test("heartbeats of more than 3 MiB are several calls", async () => {
     return { response: new Promise(() => undefined) };
   };
   const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
-  const heartbeats = new Heartbeats("work", { transport, token: null }, () => undefined);
+  const heartbeats = new Heartbeats("work", { transport, token: null }, new RefusedLengths(), () => undefined);
   const ids = Array.from({ length: 100 }, (_, index) => `lease-${index}`);
   const update = { type: "update", needsBeat: true, atOnce: false, forget: "" } as const;
   heartbeats.handle({ ...update, keep: ids.join(" "), duration: 60_000, deadline: now() + 60_000 });
@@ -126,6 +133,52 @@ test("heartbeats of more than 3 MiB are several calls", async () => {
   await until(() => calls.length > 0);
   heartbeats.close();
   assert.deepEqual(calls, [47, 47, 6]);
+});
+
+test("a settlement that is sent again keeps each lease until its own deadline", async () => {
+  const sent: string[] = [];
+  const send = (_rpc: unknown, { renewals }: HeartbeatRequest) => {
+    sent.push(renewals.map(({ leaseId }) => leaseId).join(" "));
+    return { response: new Promise(() => undefined) };
+  };
+  const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
+  const state = new State(checkOptions("work", "worker", quiet, {}), new Events("work", quiet));
+  const heartbeats = new Heartbeats("work", { transport, token: null }, state.refusedCheckpoints, () => undefined);
+  const post = ({ command }: QueueCommand) => {
+    if (command.type !== "token") heartbeats.handle(command);
+  };
+  const keeper = new Keeper("work", () => ({ ...NOWHERE, post }));
+  state.parts = { keeper, start: () => undefined, watch: () => undefined, look: () => undefined };
+  const leases = Object.entries({ short: 2n, long: 60n }).map(([leaseId, seconds]) => {
+    const message = create(LeaseSchema, { leaseId, item: { key: leaseId }, timeLeft: { seconds, nanos: 0 } });
+    const lease = new HeldLease(message, now(), now());
+    lease.phase = "settling";
+    return lease;
+  });
+  state.resend(leases.map((lease) => completed(lease)));
+  await until(() => sent.includes("long"));
+  heartbeats.close();
+  assert.equal(sent[0], "short long");
+});
+
+test("leases that are lost together are logged in one line", async () => {
+  const warnings: unknown[] = [];
+  const logger = { ...quiet, warn: (text: string) => warnings.push(text) };
+  const state = new State(checkOptions("work", "worker", logger, { concurrency: 12 }), new Events("work", logger));
+  const keeper = new Keeper("work", () => NOWHERE);
+  state.parts = { keeper, start: (run) => state.begin(run), watch: () => undefined, look: () => undefined };
+  const messages = Array.from({ length: 12 }, (_, index) => claimed(String(index)).message.leases[0]);
+  state.accept(messages.map((message) => create(LeaseSchema, message)), state.reserveSlots(), now());
+  const [first, ...others] = [...state.held.values()];
+  assert.ok(first?.run);
+  state.end(first.run, [completed(first)]);
+  for (const lease of [first, ...others]) state.lose(lease, "moved");
+  await Promise.resolve();
+  const named = Array.from({ length: 10 }, (_, index) => `${index + 1} (attempt 1)`).join(", ");
+  assert.deepEqual(warnings, [
+    "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
+    `queue work: items ${named} and 1 others: the lease has ended before the handler: moved`,
+  ]);
 });
 
 test("the name of a file is no token", () => {

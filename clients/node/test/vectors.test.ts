@@ -120,11 +120,8 @@ class Machine {
     this.watchdog = new Watchdog(this.state);
     const { watch, look } = this.watchdog;
     const transport = { route: () => Promise.resolve({ send: this.#sendHeartbeat } as unknown as Broker), note: () => undefined };
-    this.heartbeats = new Heartbeats("work", { transport, token: null }, (message) => {
+    this.heartbeats = new Heartbeats("work", { transport, token: null }, this.state.refusedCheckpoints, (message) => {
       if (message.type === "beat") readBeat(this.state, message.sentAt, message.results);
-      if (message.type !== "checkpoint_refused") return;
-      const lease = this.state.held.get(message.id);
-      if (lease !== undefined) this.state.refuseCheckpoint(lease, message.bytes, message.text);
     });
     const keeper = new Keeper("work", () => ({
       post: ({ command }) => {

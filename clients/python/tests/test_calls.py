@@ -15,8 +15,13 @@ from lease_broker import Client, Event, LeaseBrokerError, Worker, plaintext, v1
 from lease_broker.calls import Caller, CallFailure
 from lease_broker.client import _calls
 from lease_broker.endings import completed
+from lease_broker.events import Events
+from lease_broker.health import CallHealth
 from lease_broker.leases import HeldLease
+from lease_broker.options import Options
+from lease_broker.poller import Poller
 from lease_broker.settler import outcome_event
+from lease_broker.state import State
 from lease_broker.transport import Transport
 
 KEYS = ok(v1.EnqueueResponse(results=[v1.EnqueueResult(key="1")]))
@@ -281,3 +286,25 @@ def test_row_that_is_gone_is_completed_if_an_earlier_attempt_was_in_time(
     sent_at = lease.deadline + (1 if sent_after_deadline else -1)
     answer = Answer(None, sent_at + 1, attempts, sent_at)
     assert outcome_event(completed(lease), v1.OUTCOME_GONE, answer) == event
+
+
+@pytest.mark.parametrize(
+    ("failure", "calls"),
+    [
+        (error(grpc.StatusCode.PERMISSION_DENIED, "ROLE"), 1),
+        (error(EXHAUSTED, "IDENTITY_LIMIT", pushback_ms=60_000), 3),
+    ],
+)
+def test_release_of_claims_is_sent_again_only_if_it_can_succeed(
+    server: ScriptedServer, failure: Any, calls: int
+) -> None:
+    server.answer("ReleaseClaims", failure)
+    options = Options("work")
+    state = State(options, Events("work", None, options.logger))
+    state.abandoned_requests.append("a")
+    connection = Transport(server.address, plaintext())
+    poller = Poller(state, Caller(connection), CallHealth(), lambda _error: None)
+    for forget in (False, True, True):
+        poller.release_abandoned(forget)
+    connection.close()
+    assert len(server.requests["ReleaseClaims"]) == calls

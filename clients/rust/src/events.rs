@@ -139,28 +139,6 @@ impl Event {
         let error = error.into();
         Self { error, ..self }
     }
-
-    fn log_loss(&self, queue: &str) {
-        let item = self.item.as_ref();
-        let (key, attempt) = (item.map(Item::key), item.map(Item::attempt));
-        let (event, reason, error) = (self.name.as_str(), &*self.reason, &*self.error);
-        tracing::warn!(
-            queue,
-            key,
-            attempt,
-            event,
-            reason,
-            error,
-            "another worker may process an item again"
-        );
-    }
-}
-
-impl EventName {
-    /// Returns whether another worker may process the item again.
-    pub(super) fn is_loss(self) -> bool {
-        matches!(self, Self::Lost | Self::Unknown)
-    }
 }
 
 /// Counts events and calls the observer. An observer that panics is not called again.
@@ -194,9 +172,6 @@ impl EventLog {
     /// Must be called without the lock of the state: the observer may ask for the worker's health.
     pub(super) fn emit(&self, mut event: Event) {
         self.count(event.name);
-        if event.name.is_loss() {
-            event.log_loss(&self.queue);
-        }
         let Some(observer) = &self.observer else {
             return;
         };

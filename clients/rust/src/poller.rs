@@ -131,7 +131,6 @@ impl Poller {
         let retry_after = answer.retry_after;
         let retry_after =
             retry_after.map(|after| duration_from_proto(Some(after)).min(LONGEST_PAUSE));
-        warn_of_too_large(&self.state, &answer.too_large);
         self.state.accept(answer.leases, reserved, times);
         if is_empty && options.until_empty && !is_ended {
             if held_back == HeldBack::Paused {
@@ -172,26 +171,15 @@ impl Poller {
             until: Some(&|| until),
             ..CallOptions::default()
         };
-        match self.caller.call(|_| request.clone(), options).await {
-            Ok(_) if forget => self.state.lock().abandoned.retain(|id| !ids.contains(id)),
-            Err(error) if forget => {
+        let mut is_done = forget;
+        if let Err(error) = self.caller.call(|_| request.clone(), options).await {
+            is_done = !error.temporary;
+            if forget || is_done {
                 tracing::warn!(%error, "items of abandoned claims may stay leased until they expire");
             }
-            // They are released again.
-            _ => {}
         }
-    }
-}
-
-pub(super) fn warn_of_too_large(state: &State, items: &[proto::TooLargeItem]) {
-    let queue = &state.options.queue;
-    for item in items {
-        let bytes = item.size_bytes;
-        tracing::warn!(
-            queue,
-            key = item.key,
-            bytes,
-            "item is too large for the broker's message limit"
-        );
+        if is_done {
+            self.state.lock().abandoned.retain(|id| !ids.contains(id));
+        }
     }
 }

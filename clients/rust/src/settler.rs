@@ -15,8 +15,8 @@ use super::events::{Event, EventName, RetriedCall};
 use super::failure::{Failure, Pushback};
 use super::leases::{HeldLease, Phase};
 use super::options::MAX_ITEMS_PER_CALL;
-use super::poller::{MAX_RESPONSE_BYTES, warn_of_too_large};
-use super::state::{Reserved, Shared, State};
+use super::poller::MAX_RESPONSE_BYTES;
+use super::state::{LOST_BY_BROKER, Reserved, Shared, State};
 use super::values::duration_to_proto;
 use super::way::Way;
 use lease_broker_proto::{self as proto, Outcome, RefusalReason};
@@ -122,7 +122,6 @@ impl Settler {
                         return self.note_next_failure(failure, reserved, request_id);
                     }
                     let next = next.unwrap_or_default();
-                    warn_of_too_large(&self.state, &next.too_large);
                     return self.state.accept(next.leases, reserved, times);
                 }
                 Err(error) => error,
@@ -317,6 +316,7 @@ pub(super) fn note_no_answer(shared: &mut Shared, group: &[Ending], error: &str)
         if let Some(lease) = shared.held.remove(&ending.lease) {
             let event = Event::of_item(EventName::Unknown, &lease.item);
             shared.emit(event.with_error(error));
+            shared.note_loss(&lease, error);
         }
     }
 }
@@ -402,6 +402,11 @@ fn note_result(
         shared.emit(Event::of_item(name, &lease.item).with_error(ending.text.as_str()));
     } else {
         shared.emit_of_item(name, &lease.item);
+    }
+    match name {
+        EventName::Lost => shared.note_loss(&lease, LOST_BY_BROKER),
+        EventName::Unknown => shared.note_loss(&lease, "the row is gone"),
+        _ => {}
     }
 }
 
@@ -504,14 +509,15 @@ mod tests {
     use super::super::options::Options;
     use super::*;
 
-    #[test]
-    fn refused_ending_is_logged_with_the_reason() {
-        let options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
+    /// Returns a state that holds leases of the items 0, 1 and so on.
+    fn state_with_leases(count: usize) -> (Arc<State>, Vec<u64>) {
+        let mut options = Options::new("127.0.0.1:1".to_owned(), "work".to_owned());
+        options.concurrency = count;
         let state = Arc::new(State::new(options, Box::new(|_, _| {})));
-        let lease = proto::Lease {
-            lease_id: "id".to_owned(),
+        let lease = |key: usize| proto::Lease {
+            lease_id: format!("id {key}"),
             item: Some(proto::Item {
-                key: "1".to_owned(),
+                key: key.to_string(),
                 ..proto::Item::default()
             }),
             attempt: 1,
@@ -520,8 +526,37 @@ mod tests {
         };
         let times = CallTimes::at(Instant::now());
         let reserved = state.lock().slots_to_claim();
-        state.accept(vec![lease], reserved, times);
-        let number = *state.lock().held.keys().next().expect("a lease");
+        state.accept((0..count).map(lease).collect(), reserved, times);
+        let numbers = state.lock().held.keys().copied().collect();
+        (state, numbers)
+    }
+
+    #[test]
+    fn leases_that_are_lost_together_are_logged_in_one_line() {
+        let (state, numbers) = state_with_leases(12);
+        let log = MemoryLog::default();
+        let _guard = log.collect();
+        state.update(|shared| {
+            shared.end(0, vec![Ending::completed(numbers[0], Done::new())]);
+            for number in numbers {
+                shared.lose(number, "moved");
+            }
+        });
+        let keys: Vec<_> = (1..=10).map(|key| key.to_string()).collect();
+        let lines = [
+            format!(
+                r#" WARN lease lost: another worker may process the item queue="work" keys={keys:?} attempts={:?} others=1 reason="moved""#,
+                [1; 10]
+            ),
+            r#" WARN processed, but another worker may process it again queue="work" keys=["0"] attempts=[1] others=0 reason="moved""#.to_owned(),
+        ];
+        assert_eq!(log.lines(), lines);
+    }
+
+    #[test]
+    fn refused_ending_is_logged_with_the_reason() {
+        let (state, numbers) = state_with_leases(1);
+        let number = numbers[0];
         let refused = proto::SettleResult {
             outcome: Outcome::Refused.into(),
             refusal: Some(proto::Refusal {
@@ -535,7 +570,7 @@ mod tests {
         let log = MemoryLog::default();
         let _guard = log.collect();
         state.update(|shared| note_results(shared, endings, &[refused], None));
-        let line = r#" WARN ending refused rpc="Complete" key="1" attempt=1 error="columns.Total: 12.5 is a float""#;
+        let line = r#" WARN ending refused rpc="Complete" key="0" attempt=1 error="columns.Total: 12.5 is a float""#;
         assert_eq!(log.lines(), [line]);
     }
 }

@@ -26,6 +26,10 @@ use lease_broker_proto as proto;
 const MAX_CHECKPOINT_BYTES: usize = 65_536;
 /// The time for which checkpoints of a refused length are left out. Then a changed limit of the queue counts.
 const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
+/// The number of keys in a line of the log about items that were lost.
+const MAX_NAMED: usize = 10;
+/// The reason of a loss for which the broker gives none.
+pub(super) const LOST_BY_BROKER: &str = "the broker has ended the lease";
 /// Stands for the duration of a lease before one was seen.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
@@ -65,6 +69,8 @@ pub(super) struct Shared {
     /// [`Instant::now`], except in a test.
     pub(super) clock: Clock,
     effects: Vec<Effect>,
+    /// Items that were lost and are not logged yet, by whether their handlers have ended and the reason.
+    losses: BTreeMap<(bool, String), Vec<Item>>,
     /// The runs that begin after the effects.
     starts: Vec<Start>,
     next_run: RunNumber,
@@ -124,6 +130,7 @@ impl State {
         let signals = Arc::new(Signals::default());
         let shared = Shared {
             effects: Vec::new(),
+            losses: BTreeMap::new(),
             starts: Vec::new(),
             next_run: 0,
             reserved: 0,
@@ -167,7 +174,11 @@ impl State {
         let result = change(&mut shared);
         let effects = std::mem::take(&mut shared.effects);
         let starts = std::mem::take(&mut shared.starts);
+        let losses = std::mem::take(&mut shared.losses);
         drop(shared);
+        for ((is_processed, reason), items) in losses {
+            self.log_loss(is_processed, &reason, &items);
+        }
         for effect in effects {
             match effect {
                 Effect::Emit(event) => self.events.emit(event),
@@ -179,6 +190,20 @@ impl State {
             (self.start_handlers)(self, starts);
         }
         result
+    }
+
+    /// Logs the items that one change has lost for the same reason.
+    fn log_loss(&self, is_processed: bool, reason: &str, items: &[Item]) {
+        let text = if is_processed {
+            "processed, but another worker may process it again"
+        } else {
+            "lease lost: another worker may process the item"
+        };
+        let (named, others) = items.split_at(items.len().min(MAX_NAMED));
+        let keys: Vec<_> = named.iter().map(Item::key).collect();
+        let attempts: Vec<_> = named.iter().map(Item::attempt).collect();
+        let (queue, others) = (&self.options.queue, others.len());
+        tracing::warn!(queue, ?keys, ?attempts, others, reason, "{text}");
     }
 
     /// Starts handlers for the leases of a claim.
@@ -241,11 +266,21 @@ impl Shared {
 
     /// Emits an event without details, of which each item has some.
     pub(super) fn emit_of_item(&mut self, name: EventName, item: &Item) {
-        if self.events.is_observed() || name.is_loss() {
+        if self.events.is_observed() {
             self.emit(Event::of_item(name, item));
         } else {
             self.events.count(name);
         }
+    }
+
+    /// Notes that another worker may process the item of a lease again. The items that a change loses are logged together.
+    pub(super) fn note_loss(&mut self, lease: &HeldLease, reason: &str) {
+        let runs = lease.run.is_some_and(|run| self.runs.contains_key(&run));
+        let loss = (lease.run.is_some() && !runs, reason.to_owned());
+        self.losses
+            .entry(loss)
+            .or_default()
+            .push(lease.item.clone());
     }
 
     /// Reserves the free slots for a claim. Returns no slots if the worker claims no items now.
@@ -448,6 +483,12 @@ impl Shared {
             return;
         };
         self.emit(Event::of_item(EventName::Lost, &lease.item).with_reason(reason));
+        let known = if reason.is_empty() {
+            LOST_BY_BROKER
+        } else {
+            reason
+        };
+        self.note_loss(&lease, known);
         let Some(run) = lease.run.filter(|run| self.runs.contains_key(run)) else {
             return;
         };
@@ -501,7 +542,9 @@ impl Shared {
     pub(super) fn leave_endings(&mut self) {
         for lease in std::mem::take(&mut self.held).into_values() {
             let event = Event::of_item(EventName::Unknown, &lease.item);
-            self.emit(event.with_error("the worker has stopped"));
+            let error = "the worker has stopped";
+            self.emit(event.with_error(error));
+            self.note_loss(&lease, error);
         }
     }
 

@@ -113,7 +113,7 @@ class Keeper:
 
     def _prepare(self, leases: list[HeldLease], timeout: float, period: float) -> None:
         # Without a duration the broker extends each lease by the duration of its claim.
-        checkpoints = [self._state.sendable(lease, lease.new_checkpoint) for lease in leases]
+        checkpoints = [self._state.sendable(lease.new_checkpoint) for lease in leases]
         request = v1.HeartbeatRequest(queue=self._state.options.queue)
         for lease, checkpoint in zip(leases, checkpoints, strict=True):
             request.renewals.add(lease_id=lease.id, checkpoint=checkpoint)

@@ -82,6 +82,8 @@ class HeldLease:
 
 
 _NEVER = float("inf")
+# The largest limit that a queue can have, in bytes. The broker's limit of a call is not much higher.
+_MAX_CHECKPOINT = 65_536
 
 # One for all contexts: it is held for moments only, and a lock for each handler costs more.
 _CONTEXT_LOCK = threading.Lock()
@@ -102,13 +104,19 @@ class Context:
         "_leases",
         "_logger",
         "_on_cancel",
+        "_refuse_checkpoint",
         "_started_at",
         "_task",
         "_thread",
         "_was_told",
     )
 
-    def __init__(self, leases: Sequence[HeldLease] = (), logger: logging.Logger | None = None) -> None:
+    def __init__(
+        self,
+        leases: Sequence[HeldLease] = (),
+        logger: logging.Logger | None = None,
+        refuse_checkpoint: Callable[[HeldLease, bytes, str], None] = lambda *_: None,
+    ) -> None:
         """Without arguments: a context for the test of a handler."""
         self._cause: Cause | None = None
         self._event: threading.Event | None = None
@@ -122,6 +130,7 @@ class Context:
         self._is_stuck = False
         self._started_at = self._cancelled_at = self._fail_at = _NEVER
         self._leases = leases
+        self._refuse_checkpoint = refuse_checkpoint
         self._logger = logger or logging.getLogger("lease_broker")
 
     @property
@@ -174,7 +183,10 @@ class Context:
         for lease in self._leases:
             # After the handler, it could replace the last one, for the next attempt.
             if (item is None or lease.item is item) and lease.phase in (WAITING, RUNNING):
-                lease.new_checkpoint = data
+                if len(data) > _MAX_CHECKPOINT:
+                    self._refuse_checkpoint(lease, data, f"a queue stores at most {_MAX_CHECKPOINT} bytes")
+                else:
+                    lease.new_checkpoint = data
 
     def is_held(self, item: Item) -> bool:
         """Returns False if the lease of an item of the batch was lost."""

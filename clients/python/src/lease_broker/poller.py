@@ -64,8 +64,6 @@ class Poller:
         """
         with self._state.lock:
             requests = list(self._state.abandoned_requests)
-            if forget:
-                self._state.abandoned_requests.clear()
         if not requests:
             return
         options = self._state.options
@@ -73,10 +71,13 @@ class Poller:
         try:
             self._caller.call("ReleaseClaims", request, until=time.monotonic() + _RELEASE_SECONDS)
         except LeaseBrokerError as error:
-            if not forget:
-                # They are released again.
-                return
-            options.logger.warning("the leases of %d claims may last until they expire: %s", len(requests), error)
+            if forget or not error.temporary:
+                options.logger.warning("the leases of %d claims may last until they expire: %s", len(requests), error)
+            forget = not error.temporary
+        if forget:
+            with self._state.lock:
+                left = [request for request in self._state.abandoned_requests if request not in requests]
+                self._state.abandoned_requests = left
 
     def _wait_for_slots(self) -> int:
         """Waits until a claim is useful. Returns the number of reserved slots. 0: the worker stops."""
@@ -122,7 +123,6 @@ class Poller:
             stopping = answer.message.held_back == v1.HELD_BACK_STOPPING
             if answer.message.HasField("retry_after"):
                 retry_after = duration_seconds(answer.message.retry_after)
-            state.note_too_large(answer.message.too_large)
         except BaseException as error:
             if getattr(error, "applied", None) != "no":
                 with state.lock:

@@ -246,7 +246,6 @@ class Settler:
             if call.slots > 0:
                 if message.HasField("next_error"):
                     self._note_failed_claim(call, message.next_error)
-                state.note_too_large(message.next.too_large)
                 state.accept(message.next.leases, call.slots, answer.sent_at)
         if locked:
             self._postpone(Settlement(call.rpc, locked, 0, None))

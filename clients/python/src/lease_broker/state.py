@@ -31,8 +31,6 @@ MAX_BYTES = 3 * 1024 * 1024
 _PLAIN_SIZE = 8
 # Seconds after which the item of a handler that was cancelled for its time limit is failed.
 _TIME_LIMIT_GRACE = 5.0
-# The largest limit that a queue can have, in bytes. The broker's limit of a call is not much higher.
-_MAX_CHECKPOINT = 65_536
 # Seconds for which checkpoints as long as a refused one are left out.
 _CHECKPOINT_PAUSE = 60.0
 # The handlers whose stacks are logged when the worker ends without them.
@@ -85,7 +83,6 @@ class State:
         """Items that were lost and are not logged yet, by the effect and the reason."""
         self._refused_size, self._refused_until = 0, 0.0
         """Checkpoints of this length in bytes or longer are left out until this moment, because one was refused."""
-        self._too_large: set[str] = set()
         self.start_runs: Callable[[list[Context]], None] = lambda _runs: None
         self.watch_runner: Callable[[], None] = lambda: None
 
@@ -134,7 +131,7 @@ class State:
         runs = []
         for first in range(0, len(leases), size):
             group = leases[first : first + size]
-            run = Context(group, logger)
+            run = Context(group, logger, self.refuse_checkpoint)
             for lease in group:
                 lease.run = run
                 held[lease.id] = lease
@@ -213,7 +210,7 @@ class State:
                 self.lose(lease, self.ended_reason)
                 return
             lease.phase = DONE
-            if ending.rpc != "Complete" and self.sendable(lease, ending.message.checkpoint) is None:
+            if ending.rpc != "Complete" and self.sendable(ending.message.checkpoint) is None:
                 ending.message.ClearField("checkpoint")
             self.endings.append(ending)
             if self.settler_waits:
@@ -377,14 +374,6 @@ class State:
             self.events.emit("stuck", lease.item, cause=run._cause, stack=stack)
         self.return_slots(0)
 
-    def note_too_large(self, items: Iterable[v1.TooLargeItem]) -> None:
-        """Logs items that the broker cannot send because of their size, each once."""
-        for item in items:
-            if item.key not in self._too_large:
-                self._too_large.add(item.key)
-                text = "queue %s: item %s is too large to be sent: %d bytes"
-                self.options.logger.error(text, self.options.queue, item.key, item.size_bytes)
-
     def refuse(self, ending: Ending, refusal: v1.Refusal) -> None:
         """Ends an item in another way, because the broker refuses the ending. The same ending can never succeed."""
         lease, message = ending.lease, ending.message
@@ -409,26 +398,25 @@ class State:
             return
         self.settle(ending, self.now())
 
-    def sendable(self, lease: HeldLease, checkpoint: bytes | None) -> bytes | None:
+    def sendable(self, checkpoint: bytes | None) -> bytes | None:
         """Returns a checkpoint, or None if it is left out of the calls that are sent now."""
-        if checkpoint is not None and len(checkpoint) > _MAX_CHECKPOINT:
-            self.refuse_checkpoint(lease, checkpoint, f"a queue stores at most {_MAX_CHECKPOINT} bytes")
-            return None
         return None if checkpoint is None or self._is_refused(len(checkpoint)) else checkpoint
 
     def _is_refused(self, size: int) -> bool:
         return size >= self._refused_size and self.now() < self._refused_until
 
     def refuse_checkpoint(self, lease: HeldLease, checkpoint: bytes, problem: str) -> None:
-        """Leaves a checkpoint that the broker has refused, and longer ones, out of the next calls, and logs why.
+        """Leaves a checkpoint that was refused, and longer ones, out of the next calls, and logs why.
 
-        It is sent again later, because the configuration of the queue can change.
+        It is sent again later, because the configuration of the queue can change. Is called with or without the lock.
         """
         size = len(checkpoint)
-        if not self._is_refused(size):
+        with self.lock:
+            if self._is_refused(size):
+                return
             self._refused_size, self._refused_until = size, self.now() + _CHECKPOINT_PAUSE
-            text = "queue %s: the checkpoint of item %s is not stored, nor are others of %d bytes or more for %d s: %s"
-            self.options.logger.error(text, self.options.queue, lease.item.key, size, _CHECKPOINT_PAUSE, problem)
+        text = "queue %s: the checkpoint of item %s is not stored, nor are others of %d bytes or more for %d s: %s"
+        self.options.logger.error(text, self.options.queue, lease.item.key, size, _CHECKPOINT_PAUSE, problem)
 
     def release_waiting(self) -> None:
         """Releases the leases whose handlers have not begun."""

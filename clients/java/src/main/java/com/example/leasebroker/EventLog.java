@@ -35,9 +35,6 @@ final class EventLog {
   /** Reports an event. Must be called without the worker's lock: the observer may wait for another thread that needs it. */
   void emit(Event event) {
     counters.incrementAndGet(event.name().ordinal());
-    if (event.name() == Event.Name.LOST || event.name() == Event.Name.UNKNOWN) {
-      logLoss(event);
-    }
     Consumer<Event> current = observer;
     if (current == null) {
       return;
@@ -52,16 +49,6 @@ final class EventLog {
     } finally {
       flag[0] = false;
     }
-  }
-
-  /** Logs that another worker may process an item again. */
-  private void logLoss(Event event) {
-    String what = event.name() == Event.Name.LOST ? "lost the lease" : "do not know the outcome";
-    String reason = event.reason() == null ? event.error() : event.reason();
-    logger.log(
-        System.Logger.Level.WARNING,
-        what + " of item {0} of queue {1}, attempt {2}; another worker may process it" + (reason == null ? "" : ": {3}"),
-        event.item().key(), event.queue(), event.item().attempt(), reason);
   }
 
   /** True if the observer has called this method. */

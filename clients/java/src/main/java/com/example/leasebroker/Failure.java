@@ -41,10 +41,10 @@ record Failure(Status.Code code, String reason, String message, List<String> fie
     return new Failure(code, "", message, List.of(), applied, null);
   }
 
-  /** Returns the error of an answer that has not one result for each entry of the request, or null. */
+  /** Returns the error of an answer that has not one result for each entry of the request, or null. It is not temporary. */
   static Failure ofCount(int results, int entries) {
     String message = "the answer has " + results + " results for " + entries + " entries";
-    return results == entries ? null : of(Status.Code.INTERNAL, message, APPLIED_UNKNOWN);
+    return results == entries ? null : new Failure(Status.Code.INTERNAL, "", message, List.of(), APPLIED_UNKNOWN, -1L);
   }
 
   /** Reads the error of a claim that was part of another call. */

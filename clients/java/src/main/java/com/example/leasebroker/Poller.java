@@ -5,7 +5,6 @@ import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.HeldBack;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.ReleaseClaimsRequest;
-import com.example.leasebroker.v1.TooLargeItem;
 import java.time.Duration;
 import java.util.List;
 import java.util.UUID;
@@ -116,7 +115,6 @@ final class Poller {
     }
     ClaimBatchResponse response = answer.message();
     state.update(() -> state.accept(response.getLeasesList(), slots, answer.sentAt(), answer.arrivedAt()));
-    warnOfTooLarge(state, response.getTooLargeList());
     boolean stops = response.getHeldBack() == HeldBack.HELD_BACK_STOPPING;
     boolean isEarly = Clock.now() - begun < Values.nanos(wait) / 2 || Values.nanos(options.pollWait()) < EARLY_ANSWER_PAUSE;
     if (response.hasRetryAfter() && response.getLeasesCount() == 0) {
@@ -142,24 +140,17 @@ final class Poller {
             .setWorkerId(state.options.workerId())
             .addAllRequestIds(ids)
             .build();
+    boolean isDone = forget;
     try {
       caller.call("ReleaseClaims", LeaseServiceBlockingStub::releaseClaims, request, Caller.Limits.until(Math.min(Clock.now() + RELEASE_TIMEOUT, until)));
-      if (forget) {
-        state.update(() -> state.abandoned.removeAll(ids));
-      }
     } catch (LeaseBrokerException error) {
-      // Without `forget` they are released again.
-      if (forget) {
+      isDone = !error.temporary();
+      if (forget || isDone) {
         state.options.logger().log(System.Logger.Level.WARNING, "items of abandoned claims may stay leased until they expire: {0}", error.getMessage());
       }
     }
-  }
-
-  static void warnOfTooLarge(State state, List<TooLargeItem> items) {
-    for (TooLargeItem item : items) {
-      state.options.logger().log(
-          System.Logger.Level.WARNING, "item {0} of queue {1} is too large for the broker''s message limit: {2} bytes",
-          item.getKey(), state.options.queue(), item.getSizeBytes());
+    if (isDone) {
+      state.update(() -> state.abandoned.removeAll(ids));
     }
   }
 }

@@ -235,7 +235,6 @@ final class Settler {
             state.accept(message.next().getLeasesList(), call.slots, answer.sentAt(), answer.arrivedAt());
           }
         });
-    Poller.warnOfTooLarge(state, message.next().getTooLargeList());
     if (message.nextError() != null) {
       claimFailed(Failure.read(message.nextError()), call.next, call.slots);
     }
@@ -268,6 +267,7 @@ final class Settler {
         () -> {
           for (Ending ending : call.group) {
             state.emit(state.events.of(Event.Name.UNKNOWN, ending.lease().item).withError(error));
+            state.noteLoss(ending.lease(), error);
             state.drop(ending.lease());
           }
           abandon(call, applied);
@@ -398,6 +398,9 @@ final class Settler {
         refuse(ending, result.getRefusal().getField(), refusalText(result.getRefusal()));
       } else {
         state.emit(event);
+        if (event.name() == Event.Name.LOST || event.name() == Event.Name.UNKNOWN) {
+          state.noteLoss(ending.lease(), event.name() == Event.Name.LOST ? "the broker has ended the lease" : "the row is gone");
+        }
         state.drop(ending.lease());
       }
     }

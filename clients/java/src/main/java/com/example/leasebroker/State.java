@@ -16,6 +16,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 
 /** The state of a worker that its threads share: slots, leases, running handlers, and endings that are not settled. */
 final class State {
@@ -24,6 +25,9 @@ final class State {
 
   /** The time for which checkpoints of a refused length are left out. Then a changed limit of the queue counts. */
   private static final long CHECKPOINT_PAUSE = 60_000_000_000L;
+
+  /** The number of keys in a line of the log about items that were lost. */
+  private static final int MAX_NAMED = 10;
 
   /** Stands for the duration of a lease while none was seen. */
   private static final long DEFAULT_LEASE = 30 * Clock.SECOND;
@@ -87,6 +91,9 @@ final class State {
   /** The events and actions that follow a change. `update` runs them in order, without the lock. */
   private List<Runnable> effects = new ArrayList<>();
 
+  /** The items that were lost and are not logged yet, by the text of their line. */
+  private Map<String, List<Item>> losses = new LinkedHashMap<>();
+
   State(Options options, EventLog events) {
     this.options = options;
     this.gathering = new Gathering(options.concurrency());
@@ -109,6 +116,9 @@ final class State {
     if (!effects.isEmpty()) {
       follow = effects;
       effects = new ArrayList<>();
+    }
+    if (!losses.isEmpty()) {
+      losses = new LinkedHashMap<>();
     }
     lock.unlock();
     for (Runnable effect : follow) {
@@ -348,11 +358,30 @@ final class State {
   void lose(HeldLease lease, String reason) {
     String known = reason.isEmpty() ? null : reason;
     emit(events.of(Event.Name.LOST, lease.item).withReason(known));
+    noteLoss(lease, known == null ? "the broker has ended the lease" : known);
     drop(lease);
     Run run = lease.run;
     if (run != null && runs.contains(run) && run.leases.stream().allMatch(other -> other.phase == HeldLease.Phase.DONE)) {
       cancel(run, Cause.LEASE_LOST, known);
     }
+  }
+
+  /** Notes that another worker may process an item again. The items that a change loses are logged together. */
+  void noteLoss(HeldLease lease, String reason) {
+    boolean isProcessed = lease.run != null && !runs.contains(lease.run);
+    String text = isProcessed ? "processed, but another worker may process it again" : "the lease has ended before the handler";
+    if (losses.isEmpty()) {
+      Map<String, List<Item>> noted = losses;
+      effects.add(() -> noted.forEach(this::logLoss));
+    }
+    losses.computeIfAbsent(text + ": " + reason, loss -> new ArrayList<>()).add(lease.item);
+  }
+
+  private void logLoss(String loss, List<Item> items) {
+    String names = items.stream().limit(MAX_NAMED).map(item -> item.key() + " (attempt " + item.attempt() + ")").collect(Collectors.joining(", "));
+    String others = items.size() > MAX_NAMED ? " and " + (items.size() - MAX_NAMED) + " others" : "";
+    options.logger().log(
+        System.Logger.Level.WARNING, "queue {0}: {1} {2}: {3}", options.queue(), items.size() > 1 ? "items" : "item", names + others, loss);
   }
 
   /** Cancels a handler, unless it is cancelled already. */

@@ -85,6 +85,9 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   /** True: ReleaseClaims is not answered. */
   volatile boolean ignoresReleases;
 
+  /** The error of each ReleaseClaims, or null. */
+  volatile StatusRuntimeException releaseError;
+
   /** The only accepted token. Empty: calls need none. */
   volatile String token = "";
 
@@ -222,6 +225,10 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   public void releaseClaims(ReleaseClaimsRequest request, StreamObserver<ReleaseClaimsResponse> answer) {
     released.addAll(request.getRequestIdsList());
     if (ignoresReleases) {
+      return;
+    }
+    if (releaseError != null) {
+      answer.onError(releaseError);
       return;
     }
     answer.onNext(ReleaseClaimsResponse.getDefaultInstance());

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
@@ -34,6 +35,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -166,6 +169,21 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void leasesThatAreLostTogetherAreLoggedInOneLine() {
+    WarningLog log = new WarningLog();
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", log), new EventLog("work", null, log));
+    List<HeldLease> leases = IntStream.range(0, 12).mapToObj(key -> new HeldLease(Item.of("" + key, Map.of()))).toList();
+    leases.get(0).run = new Run(state, leases.subList(0, 1));
+    state.update(() -> leases.forEach(lease -> state.lose(lease, "moved")));
+    String named = IntStream.range(1, 11).mapToObj(key -> key + " (attempt 1)").collect(Collectors.joining(", "));
+    assertEquals(
+        List.of(
+            "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
+            "queue work: items " + named + " and 1 others: the lease has ended before the handler: moved"),
+        List.copyOf(log.warnings));
+  }
+
+  @Test
   void settlementWithoutAConnectionAbandonsNoClaim() {
     System.Logger logger = System.getLogger("test");
     State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
@@ -177,6 +195,24 @@ class ScriptedBrokerTest {
   }
 
   @Test
+  void refusedReleaseOfClaimsIsSentOnce() throws Exception {
+    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
+      broker.releaseError = Status.PERMISSION_DENIED.asRuntimeException();
+      WarningLog log = new WarningLog();
+      State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", log), new EventLog("work", null, log));
+      state.abandoned.add("one");
+      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
+      Poller poller = new Poller(state, new Caller(transport, null, failure -> {}, retry -> {}), null, error -> {});
+      for (boolean forget : List.of(false, true)) {
+        poller.releaseAbandoned(forget, Clock.NEVER);
+      }
+      assertEquals(List.of("one"), broker.released);
+      assertEquals(1, log.warnings.size());
+      transport.close();
+    }
+  }
+
+  @Test
   void lastReleaseOfClaimsEndsWithTheStop() throws Exception {
     try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
       broker.ignoresReleases = true;
@@ -185,9 +221,8 @@ class ScriptedBrokerTest {
       state.abandoned.add("one");
       Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
       Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
-      new Poller(state, caller, null, error -> {}).releaseAbandoned(true, Clock.now());
-      // It has no time for a connection.
-      assertEquals(List.of(), broker.released);
+      Poller poller = new Poller(state, caller, null, error -> {});
+      assertTimeout(Duration.ofSeconds(2), () -> poller.releaseAbandoned(true, Clock.now()));
       assertEquals(List.of("one"), state.abandoned);
       transport.close();
     }
@@ -284,6 +319,12 @@ class ScriptedBrokerTest {
       String error = work(broker, Event.Name.UNKNOWN).find(Event.Name.UNKNOWN).error();
       assertTrue(error.contains("0 results for 1 entries"), error);
     }
+  }
+
+  @Test
+  void answerToAnEnqueueWithoutAResultIsNotTemporary() {
+    // The rows may have been added.
+    assertFalse(new LeaseBrokerException("Enqueue", Failure.ofCount(0, 1)).temporary());
   }
 
   @Test
