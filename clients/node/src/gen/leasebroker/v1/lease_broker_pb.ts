@@ -108,7 +108,7 @@
 // limit of the service, 4 MiB unless configured, is refused as a whole.
 //
 // A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
-// for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+// for people, such as error_message or a reason, U+FFFD takes the place of NUL. The key of a row of SQLite can contain it.
 //
 // Versions
 //
