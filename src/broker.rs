@@ -112,7 +112,7 @@ use self::instances::Instances;
 use self::lease_tracer::LeaseTracer;
 use self::limits::RequestLimits;
 use self::operation_metrics::OperationMetrics;
-use self::operator::{MAX_BATCHES, OperationRunner};
+use self::operator::OperationRunner;
 use self::queue_monitor::{LastRefresh, QueueMonitor};
 use self::reaper::Reaper;
 use self::recorded_leases::RecordedLeases;
@@ -557,13 +557,9 @@ impl Broker {
     /// operations on many items.
     pub fn announce(&self, identity: Identity) {
         let _ = self.operator.broker_id.set(identity.id);
-        let runner = OperationRunner {
-            operator: self.operator.clone(),
-            store: self.store.clone(),
-            broker: identity.id,
-            drain: self.told_to_drain.clone(),
-            batches: Semaphore::new(MAX_BATCHES),
-        };
+        let (operator, store) = (self.operator.clone(), self.store.clone());
+        let drain = self.told_to_drain.clone();
+        let runner = OperationRunner::new(operator, store, identity.id, drain);
         self.spawn_until_handed_over(runner.run(self.stop.clone()));
         let operator = self.operator.clone();
         self.spawn_until_handed_over(operator.log_left_queues(self.stop.clone()));

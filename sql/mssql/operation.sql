@@ -5,10 +5,11 @@
 -- Parameters: ids are texts (Babelfish 4.3 misreads a parameter of type uniqueidentifier).
 --   `start`: @P1: id. @P2: queue. @P3: kind. @P4: definition. @P5: name of the caller. @P6: reason. @P7: the time after which an operation
 --   that has ended is deleted, in seconds. `read`: @P1: id. `cancel_operation`: @P1: id. @P2: name of the caller.
---   `take`, `list` and `read_orders`: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of queues. @P6: JSON
---   array of queues, {q: name}. `take`: @P7: broker. @P8: the time for which it holds the operation, in ms. @P9: the longest of such times. `list`: @P7: 1 to leave out
+--   `take`: @P1: id. @P2: broker. @P3: the time for which it holds the operation, in ms. @P4: the longest of such times.
+--   `list` and `read_orders`: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of queues. @P6: JSON
+--   array of queues, {q: name}. `list`: @P7: 1 to leave out
 --   those that have ended. @P8: id of the operation before the page; empty: the first page. @P9: maximum number of rows.
---   `read_orders`: @P7: broker. @P8: as @P9 of `take`.
+--   `read_orders`: @P7: broker. @P8: as @P4 of `take`.
 --   `apply`: @P1 to @P6 as in cancel.sql; every item has a fencing token. @P7: JSON array of one object, {n: the new state, or the state of
 --   the items to delete; s, d, e and m as in cancel.sql}. @P8: id. @P9: broker. @P10: number of batches before this one. @P11: the time
 --   for which the broker keeps the operation, in ms. @P12: position, or empty. @P13: rows that were looked at. @P14: refused items. @P15: refusal, or empty.
@@ -92,17 +93,16 @@ WHERE o.id = @id;
 -- :: take
 /* lease-broker take operation */
 SET NOCOUNT ON; SET XACT_ABORT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P7), @id uniqueidentifier;
+DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P2), @id uniqueidentifier;
 BEGIN TRANSACTION;
-SET @id = (SELECT TOP (1) o.id
+SET @id = (SELECT o.id
     FROM lease_broker_operation AS o WITH (UPDLOCK, ROWLOCK, READPAST, READCOMMITTEDLOCK)
-    WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
-        OR o.until_time > DATEADD(millisecond, @P9, @now))
-    ORDER BY o.create_time, o.id);
+    WHERE o.id = CONVERT(uniqueidentifier, @P1) AND o.state = 0 AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
+        OR o.until_time > DATEADD(millisecond, @P4, @now)));
 IF @id IS NOT NULL
 BEGIN
-    UPDATE lease_broker_operation SET holder = @broker, until_time = DATEADD(millisecond, @P8, @now)
-    WHERE id = @id AND state = 0 AND (holder IS NULL OR holder = @broker OR until_time <= @now OR until_time > DATEADD(millisecond, @P9, @now));
+    UPDATE lease_broker_operation SET holder = @broker, until_time = DATEADD(millisecond, @P3, @now)
+    WHERE id = @id AND state = 0 AND (holder IS NULL OR holder = @broker OR until_time <= @now OR until_time > DATEADD(millisecond, @P4, @now));
     IF @@ROWCOUNT = 1
         {columns}
         WHERE o.id = @id;

@@ -1,13 +1,13 @@
 -- Purpose: keep the rows of operations on many items, and change the items of their batches.
--- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs the oldest operation
---   that no other broker holds; `find_free` returns its id. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
+-- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs an operation
+--   that no other broker holds; `find_free` returns a row if there is one. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
 --   results after its items were changed; between
 --   them, `redrive_item` or `purge_item` changes one item each, or cancel.sql ends its lease. If one of the
 --   first two has changed no row, `find_unchanged` returns a row if the table has ignored the change. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
 --   transaction.
 -- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
---   `forget`: ?4 time before which an operation ended long ago. `take`: ?4 broker; ?5 end of its hold. `find_free`: ?3 queues as a JSON
---   array; ?4 broker; ?5 end of the longest hold that can begin now. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
+--   `forget`: ?4 time before which an operation ended long ago. `find_free` and `take`: ?4 broker; ?5 end of the longest
+--   hold that can begin now. `find_free`: ?3 queues as a JSON array. `take`: ?6 end of its hold. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
 --   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
 --   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
@@ -16,7 +16,7 @@
 -- Locks: the write lock of the file; none to read.
 -- Indexes: primary key (by id); unique (queue, slot) for `running`; create time (forget, list). The key of the items.
 -- Why `slot`: it is the kind while the operation runs and the id afterwards. So a queue runs one of a kind at a time, in every database.
--- Why `find_free` ends a hold that is longer than the longest: it began before the clock was put back, and would last until the clock
+-- Why `is_free` ends a hold that is longer than the longest: it began before the clock was put back, and would last until the clock
 --   reaches its end.
 -- Why `begin_batch` asks for the number of the batch and for the broker: a broker that has lost the operation, or that sends a batch
 --   again, changes nothing.
@@ -50,14 +50,14 @@ UPDATE lease_broker_operation
 SET state = 2, slot = lower(hex(id)), end_time = ?2, holder = NULL, until_time = NULL, cancelled_by = ?6
 WHERE id = ?1 AND state = 0
 
+-- :: is_free
+state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2 OR until_time > ?5)
+
 -- :: find_free
-SELECT id FROM lease_broker_operation
-WHERE state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2 OR until_time > ?5) AND queue IN (SELECT value FROM json_each(?3))
-ORDER BY create_time, id
-LIMIT 1
+SELECT 1 FROM lease_broker_operation WHERE {is_free} AND queue IN (SELECT value FROM json_each(?3)) LIMIT 1
 
 -- :: take
-UPDATE lease_broker_operation SET holder = ?4, until_time = ?5 WHERE id = ?1
+UPDATE lease_broker_operation SET holder = ?4, until_time = ?6 WHERE id = ?1 AND {is_free}
 
 -- :: begin_batch
 UPDATE lease_broker_operation

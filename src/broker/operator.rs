@@ -28,7 +28,7 @@ pub use self::groups::GroupPage;
 pub use self::items::{ItemList, ListItems, MAX_PAGE, OneItem};
 pub use self::operations::{DryRun, OperationList, OperationView, StartOperation};
 pub use self::queues::{CountLimits, QueueState};
-pub(super) use self::runner::{MAX_BATCHES, OperationRunner};
+pub(super) use self::runner::OperationRunner;
 use super::error::Error;
 use super::recorded_leases::RecordedLeases;
 use super::wakeups::Wakeups;

@@ -18,10 +18,10 @@ pub fn block_on(work: impl Future<Output = Result<(), CommandError>>) -> Result<
 }
 
 /// Runs the work on the threads of this builder.
-pub(super) fn run(
+pub(super) fn run<T>(
     runtime: &mut Builder,
-    work: impl Future<Output = Result<(), CommandError>>,
-) -> Result<(), CommandError> {
+    work: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
     let runtime = runtime.enable_all().build();
     let runtime = runtime
         .map_err(|error| CommandError::io(format!("cannot start the async runtime: {error}")))?;

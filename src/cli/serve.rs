@@ -15,7 +15,7 @@ use futures_util::future::OptionFuture;
 use lease_broker_model::text;
 use lease_broker_store::{QueueIndex, Store, StoreError};
 use tokio::runtime::{Builder, Handle};
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -82,13 +82,18 @@ impl Serve {
         unknown: &[UnknownVariable],
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
+        // A supervisor can send it while the configuration is read. tokio keeps it until the service waits for it, also in another
+        // runtime. SIGTERM and SIGINT end the process, which has opened nothing yet.
+        let hangup = run(&mut Builder::new_current_thread(), async {
+            stop_signal(SignalKind::hangup())
+        })?;
         let config = self.config.load(self.flags())?;
         let logging = logging::start(&config.log).map_err(CommandError::usage)?;
         let mut runtime = Builder::new_multi_thread();
         let threads = config.threads();
         run(
             runtime.worker_threads(threads),
-            self.serve(config, &logging, unknown, lease_operations),
+            self.serve(config, hangup, &logging, unknown, lease_operations),
         )
     }
 
@@ -114,13 +119,13 @@ impl Serve {
     async fn serve(
         &self,
         mut config: Config,
+        mut hangup: Signal,
         logging: &Logging,
         unknown: &[UnknownVariable],
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
         let started = SystemTime::now();
         let process = (Uuid::new_v4(), Instant::now());
-        let mut hangup = stop_signal(SignalKind::hangup())?;
         let security = Security::open(&config).map_err(CommandError::usage)?;
         limit_connections(&mut config)?;
         memory_limit::warn_if_exceeded(&config);

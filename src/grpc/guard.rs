@@ -85,7 +85,7 @@ impl Guard {
         Ok(caller)
     }
 
-    /// Admits a call of a service that callers with any role may use. Returns the source of the call.
+    /// Admits a call of a service that callers with any role may use, and notes the login. Returns the source of the call.
     ///
     /// # Errors
     /// The status for the caller.
@@ -101,8 +101,9 @@ impl Guard {
             caller.report_denied(service, None);
             return Err(status::any_role_missing(service));
         }
-        let source = identity.source.as_ref();
-        Ok(source.unwrap_or(&connection.account.source).clone())
+        let (account, source) = (&connection.account, identity.source.as_ref());
+        account.log_in(&identity.name, source);
+        Ok(source.unwrap_or(&account.source).clone())
     }
 
     fn identity(

@@ -299,16 +299,6 @@ implement! {
             run!(self.operations, cancel_operation(id, &actor))
         }
 
-        async fn take_operation(
-            &self,
-            queues: &[String],
-            broker: Uuid,
-            duration: Duration,
-        ) -> Result<Option<Operation>, StoreError> {
-            let queues = queues.to_vec();
-            run!(self.operations, take_operation(&queues, broker, duration))
-        }
-
         async fn read_orders(&self, broker: Uuid, queues: &[String]) -> Result<BrokerOrders, StoreError> {
             let queues = queues.to_vec();
             run!(self.operations, read_orders(broker, &queues))
@@ -320,6 +310,7 @@ implement! {
     pause_group(queue: QueueIndex, group: Key, pause: NewGroupPause) -> Option<GroupPause>;
     resume_group(queue: QueueIndex, group: Key) -> Option<GroupPause>;
     start_operation(queue: QueueIndex, (&)operation: NewOperation) -> StartedOperation;
+    take_operation(id: Uuid, broker: Uuid, duration: Duration) -> Option<Operation>;
     apply_batch(queue: QueueIndex, (&)batch: OperationBatch) -> AppliedBatch;
     request_drain(broker: Uuid) -> bool;
 }

@@ -418,14 +418,13 @@ implement! {
 
         async fn take_operation(
             &self,
-            queues: &[String],
+            id: Uuid,
             broker: Uuid,
             duration: Duration,
         ) -> Result<Option<Operation>, StoreError> {
-            let queues = queues.to_vec();
             let take = move |context: &WriteContext| {
                 let until = due_after(context.now(), duration);
-                operations::take(context, &queues, broker, until)
+                operations::take(context, id, broker, until)
             };
             self.writer.run(take).await
         }

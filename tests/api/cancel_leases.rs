@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lease_broker_proto::{
-    CancelLeasesRequest, CancelResult, Cancellation, HeartbeatResult, ItemState, Outcome,
-    RefusalReason, WakeRequest,
+    CancelLeasesRequest, CancelResult, Cancellation, GetItemRequest, HeartbeatResult, ItemState,
+    Outcome, RefusalReason, WakeRequest,
 };
 use tonic::{Code, Status};
 
@@ -81,6 +81,27 @@ async fn next_heartbeat_of_cancelled_lease_has_the_reason() {
         (&*lost.cancel_reason, lost.state()),
         ("", ItemState::Leased)
     );
+}
+
+#[tokio::test]
+async fn key_with_nul_of_another_program_is_found_and_cancelled() {
+    let queue = "[queues.work]\nmanaged_columns = { k = 'text not null' }\nkey = 'k'";
+    let server = Server::with_config(queue).await;
+    let client = server.client().await;
+    let insert = "INSERT INTO work (k) VALUES ('a' || char(0) || 'b')";
+    server.database().execute_batch(insert).expect("inserted");
+    assert_eq!(key(&client.claim_one().await), "a\0b");
+    let get = GetItemRequest {
+        queue: "work".to_owned(),
+        key: "a\0b".to_owned(),
+    };
+    let found = client.admin.clone().get_item(get).await;
+    let found = found.expect("found").into_inner().item;
+    assert_eq!(found.map(|item| item.key).as_deref(), Some("a\0b"));
+    let results = cancel(&client, request(&["a\0b", "a"], "by hand")).await;
+    let results = results.expect("cancelled").into_iter();
+    let outcomes: Vec<_> = results.map(|result| result.outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Applied, Outcome::Gone]);
 }
 
 #[tokio::test]

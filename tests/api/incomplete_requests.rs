@@ -4,14 +4,18 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use lease_broker_proto::{HeartbeatRequest, HeartbeatResponse};
+use prost::Message as _;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use crate::support::api_error::assert_api_error;
-use crate::support::frames::{ENQUEUE, HEARTBEAT, PREFACE, call_headers};
-use crate::support::raw_connection::{RawConnection, blocking};
+use crate::support::frames::{
+    DATA, END_HEADERS, END_STREAM, ENQUEUE, HEADERS, HEARTBEAT, PREFACE, call_headers, frame,
+    literal, message,
+};
+use crate::support::raw_connection::{RawConnection, Received, blocking};
 use crate::support::server::{QUEUE, Server};
-use crate::support::timeout::with_timeout;
+use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
 
 async fn start(settings: &str) -> Server {
     Server::with_config(&format!("{settings}\n{QUEUE}")).await
@@ -68,6 +72,32 @@ async fn slow_request_can_be_sent_again() {
         "REQUEST_INCOMPLETE",
         true,
     );
+}
+
+#[tokio::test]
+async fn request_can_end_with_an_empty_frame_or_with_trailers() {
+    let server = start("").await;
+    let mut connection = RawConnection::open(server.address);
+    let heartbeat = HeartbeatRequest {
+        queue: "work".to_owned(),
+        ..HeartbeatRequest::default()
+    };
+    let call = |stream: u32| {
+        let body = message(stream, &heartbeat.encode_to_vec(), 0);
+        [call_headers(stream, HEARTBEAT, 0), body].concat()
+    };
+    let trailers = literal(b"x-trailer", b"1");
+    let calls = [
+        call(1),
+        frame(DATA, END_STREAM, 1, &[]),
+        call(3),
+        frame(HEADERS, END_HEADERS | END_STREAM, 3, &trailers),
+    ];
+    connection.send(&calls.concat()).expect("sent");
+    let is_answered = |received: &Received| received.answers == 2;
+    let (received, _) = blocking(move || connection.wait(TEST_TIMEOUT, is_answered)).await;
+    // A call that is refused has no message.
+    assert_eq!(received.count(DATA), 2, "{received:?}");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod invalid_fields;
 mod isolation;
 mod lease_ids;
 mod limits;
+mod newer_operations;
 mod next_claims;
 mod operators;
 mod outcomes;

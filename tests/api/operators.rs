@@ -223,13 +223,6 @@ async fn nul_is_refused_in_a_filter_and_replaced_in_a_text() {
             },
             "filter.columns[\"payload\"]",
         ),
-        (
-            ItemFilter {
-                keys: vec!["1".to_owned(), "a\0b".to_owned()],
-                ..ItemFilter::default()
-            },
-            "filter.keys[1]",
-        ),
     ] {
         let request = ListItemsRequest {
             filter: Some(filter),

@@ -33,14 +33,10 @@ impl Running {
             reason: String::new(),
         };
         let started = broker.store.start_operation(broker.queue, new).await;
-        let StartedOperation::Started(started) = started.expect("an answer") else {
+        let StartedOperation::Started(_) = started.expect("an answer") else {
             panic!("another operation of this kind runs");
         };
-        let queues = [started.queue];
-        let taken = broker
-            .store
-            .take_operation(&queues, holder, LONGEST_HOLD)
-            .await;
+        let taken = broker.store.take_operation(id, holder, LONGEST_HOLD).await;
         let taken = taken.expect("an answer").expect("the operation");
         assert_eq!((taken.id, taken.holder), (id, Some(holder)));
         Self { id, holder }

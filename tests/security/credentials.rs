@@ -346,7 +346,13 @@ async fn health_needs_no_credentials_and_reflection_a_role() {
     };
     let refused = reflect(None).await;
     assert_api_error(refused, Code::Unauthenticated, "CREDENTIALS_MISSING", false);
+    let is_known = || {
+        let open = server.broker().ledger().accounts();
+        open.iter().any(|account| account.has_recent_login())
+    };
+    assert!(!is_known());
     reflect(Some(&token)).await.expect("a role");
+    assert!(is_known(), "the login counts");
 }
 
 #[tokio::test]

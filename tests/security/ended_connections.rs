@@ -12,8 +12,8 @@ use crate::security::fixture::{Files, call, call_with};
 use crate::security::tls_bridge;
 use crate::support::certificates::Authority;
 use crate::support::frames::{
-    CLAIM_BATCH, DATA, END_STREAM, HEARTBEAT, PING, PREFACE, call_headers, cancel, frame, message,
-    settings,
+    CANCEL, CLAIM_BATCH, DATA, END_STREAM, HEARTBEAT, NO_ERROR, PING, PREFACE, call_headers, frame,
+    message, reset, settings,
 };
 use crate::support::http::get;
 use crate::support::process::{BrokerProcess, run};
@@ -97,6 +97,16 @@ async fn deaf_client_is_not_served_after_five_wrong_tokens() {
 
 #[tokio::test]
 async fn deaf_client_that_cuts_1025_requests_is_cut_off() {
+    expect_cut_off(CANCEL).await;
+}
+
+#[tokio::test]
+async fn client_that_cuts_1025_requests_without_error_is_cut_off() {
+    expect_cut_off(NO_ERROR).await;
+}
+
+/// Cuts requests with this error code until the broker ends the connection.
+async fn expect_cut_off(code: u32) {
     let server = Server::start().await;
     let address = server.address;
     blocking(move || {
@@ -114,7 +124,7 @@ async fn deaf_client_that_cuts_1025_requests_is_cut_off() {
             let mut begun: Vec<u8> = streams.iter().flat_map(|id| heartbeat(*id, 0)).collect();
             begun.extend(heartbeat(next + 100, END_STREAM));
             send_answered(&mut connection, &begun, 1);
-            let mut cuts: Vec<u8> = streams.iter().flat_map(|id| cancel(*id)).collect();
+            let mut cuts: Vec<u8> = streams.iter().flat_map(|id| reset(*id, code)).collect();
             cuts.extend(heartbeat(next + 102, END_STREAM));
             send_answered(&mut connection, &cuts, 1);
             next += 104;

@@ -1,20 +1,24 @@
 //! Identities, roles, limits and queues that change while the broker runs.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lease_broker_proto::lease_service_client::LeaseServiceClient;
 use lease_broker_proto::{EnqueueRequest, ListBrokersRequest, Outcome};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 
 use crate::security::fixture::{Files, authorization, call};
 use crate::support::client::{Client, item};
 use crate::support::http::get;
-use crate::support::process::BrokerProcess;
+use crate::support::process::{BrokerProcess, program};
 use crate::support::timeout::wait_until;
 
 const AUTH: &str = "
@@ -184,6 +188,42 @@ async fn tokens_that_do_not_answer_keep_no_later_sighup_from_effect() {
     let more = AUTH.replace("['work']", "['work', 'more']");
     let logged = "changes=\"auth.identities.fleet.roles.admin\"";
     broker.reload(&more, QUEUE, logged).await;
+}
+
+#[tokio::test]
+async fn sighup_during_the_start_is_obeyed_after_it() {
+    let files = Files::new();
+    files.write("config.toml", "");
+    let (store, config) = (files.file("queues.db"), make_pipe(&files, "config.toml"));
+    let log = files.file("queues.log");
+    let mut command = tokio::process::Command::from(program());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store"]);
+    command.arg(&store).arg("--config").arg(&config);
+    command.stdout(Stdio::null());
+    command.stderr(File::create(&log).expect("a log"));
+    let mut broker = command.kill_on_drop(true).spawn().expect("a process");
+    let mut writer = File::from(wait_until_read(&config).await);
+    let id = broker.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let send = |signal| kill_process(id.expect("an id"), signal).expect("sent");
+    send(Signal::HUP);
+    std::fs::remove_file(&config).expect("removed");
+    files.write(
+        "config.toml",
+        &format!("admin.listen = ''\n{QUEUE}max_attempts = 7\n"),
+    );
+    let first = format!("admin.listen = ''\n{QUEUE}");
+    writer.write_all(first.as_bytes()).expect("the broker runs");
+    drop(writer);
+    let logged = "changes=\"queues.work.max_attempts\"";
+    wait_until(logged, async || {
+        assert_eq!(broker.try_wait().expect("a state"), None, "it has ended");
+        std::fs::read_to_string(&log)
+            .expect("a log")
+            .contains(logged)
+    })
+    .await;
+    send(Signal::TERM);
+    assert!(broker.wait().await.expect("an end").success());
 }
 
 /// The new layers know nothing of the past, so the running ones decide.

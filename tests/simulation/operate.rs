@@ -58,7 +58,7 @@ impl Operate for SimulatedStore {
 
     async fn take_operation(
         &self,
-        _: &[String],
+        _: Uuid,
         _: Uuid,
         _: Duration,
     ) -> Result<Option<Operation>, StoreError> {

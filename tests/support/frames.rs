@@ -15,6 +15,10 @@ pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const PADDED: u8 = 8;
 
+/// Error codes.
+pub(crate) const NO_ERROR: u32 = 0;
+pub(crate) const CANCEL: u32 = 8;
+
 /// The first bytes of every HTTP/2 connection.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -105,9 +109,14 @@ pub(crate) fn grpc_message(message: &[u8]) -> Vec<u8> {
     [&[0], &length.to_be_bytes()[..], message].concat()
 }
 
+/// Builds a `RST_STREAM` frame with this error code.
+pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &code.to_be_bytes())
+}
+
 /// Builds a `RST_STREAM` frame with the code CANCEL.
 pub(crate) fn cancel(stream: u32) -> Vec<u8> {
-    frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())
+    reset(stream, CANCEL)
 }
 
 pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {

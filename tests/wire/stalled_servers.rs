@@ -84,6 +84,14 @@ async fn timeouts_are_reported_in_words_of_the_broker() {
         error.contains("no reply from the server within 500ms"),
         "{error}"
     );
+    // The last try ends with the time of all tries. The server would have ended a wait for a lock with an error.
+    let heartbeat = fixture.heartbeat(1).await.expect_err("no answer");
+    let heartbeat = heartbeat.to_string();
+    assert!(
+        heartbeat.contains("no reply from the server within 1s")
+            && !heartbeat.contains("another session"),
+        "{heartbeat}"
+    );
     let login = Server::start(Encryption::Unsupported, Login::Unanswered, database::answer).await;
     let limits = Limits {
         handshake: SHORT,

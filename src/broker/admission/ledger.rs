@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::{Budget, Held};
 
-/// The number of addresses that are remembered.
+/// The number of addresses that are remembered. Those without a recent login are forgotten first.
 const ADDRESSES: NonZeroUsize = NonZeroUsize::new(16_384).unwrap();
 /// The time for which a login from an address counts as recent.
 const RECENT_LOGIN: Duration = Duration::from_secs(600);
@@ -102,10 +102,7 @@ impl Ledger {
     /// of the same address if that has its share. `None`: there is no such connection.
     pub fn open(self: &Arc<Self>, peer: SocketAddr, is_proxy: bool) -> Option<OpenAccount> {
         let mut accounts = self.accounts.lock();
-        let address = accounts
-            .addresses
-            .get_or_insert(network(peer.ip()), Address::new)
-            .clone();
+        let address = accounts.address(network(peer.ip()));
         // The connections of a proxy have no share together.
         let share = (!is_proxy).then(|| address.source.clone());
         let place = match self.places.take_place(share.clone()) {
@@ -165,6 +162,22 @@ impl Ledger {
 }
 
 impl Accounts {
+    /// Returns an address. The one that is forgotten for it has no recent login, unless all have one.
+    fn address(&mut self, network: IpAddr) -> Arc<Address> {
+        if self.addresses.len() == ADDRESSES.get() && !self.addresses.contains(&network) {
+            for _ in 0..ADDRESSES.get() {
+                match self.addresses.peek_lru() {
+                    Some((&oldest, address)) if address.has_recent_login() => {
+                        self.addresses.promote(&oldest);
+                    }
+                    _ => break,
+                }
+            }
+        }
+        let address = self.addresses.get_or_insert(network, Address::new);
+        address.clone()
+    }
+
     /// Ends the oldest connection that is not trusted, and takes its place.
     fn place_of_untrusted(
         &self,
@@ -198,6 +211,11 @@ impl Address {
             last_login: Mutex::default(),
         })
     }
+
+    fn has_recent_login(&self) -> bool {
+        let last = *self.last_login.lock();
+        last.is_some_and(|last| last.elapsed() < RECENT_LOGIN)
+    }
 }
 
 impl Account {
@@ -227,8 +245,7 @@ impl Account {
 
     /// Returns whether a connection of this address was trusted in the last ten minutes.
     pub fn has_recent_login(&self) -> bool {
-        let last = *self.address.last_login.lock();
-        last.is_some_and(|last| last.elapsed() < RECENT_LOGIN)
+        self.address.has_recent_login()
     }
 
     /// Returns the caller that stands for all connections of this address.
@@ -303,6 +320,8 @@ impl Drop for OpenAccount {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn peer(address: &str) -> SocketAddr {
@@ -423,5 +442,25 @@ mod tests {
         assert!(!open[0].account.has_recent_login());
         open[1].account.trust();
         assert!(open[0].account.has_recent_login() && !open[0].account.is_trusted());
+    }
+
+    #[test]
+    fn strangers_push_no_recent_login_out() {
+        let ledger = Ledger::new(8);
+        let open = |address: u32| {
+            let address = IpAddr::from(Ipv4Addr::from_bits(address));
+            let open = ledger.open(SocketAddr::new(address, 1), false);
+            open.expect("a place").account.clone()
+        };
+        let addresses = u32::try_from(ADDRESSES.get()).expect("a number");
+        for known in [7, 8] {
+            open(known).trust();
+        }
+        for stranger in 100..100 + 2 * addresses {
+            open(stranger);
+        }
+        assert!(open(7).has_recent_login() && open(8).has_recent_login());
+        assert!(!open(100).has_recent_login());
+        assert_eq!(ledger.accounts.lock().addresses.len(), ADDRESSES.get());
     }
 }

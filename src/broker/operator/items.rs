@@ -14,7 +14,7 @@ use lease_broker_value::Value;
 use super::definition::{ItemSelection, StoredPlace, StoredTime};
 use super::{Operator, filter_error, page_token};
 use crate::broker::error::Error;
-use crate::broker::limits::check_nul;
+use crate::broker::limits::{check_nul, refuse_nul};
 
 /// The maximum number of entries on a page of any list.
 pub const MAX_PAGE: usize = 1_000;
@@ -159,8 +159,7 @@ impl Operator {
     /// [`Error::QueueNotFound`], [`Error::InvalidField`] for a malformed key, [`Error::ItemNotFound`], and those of the store.
     pub async fn get_item(&self, queue: &str, key: &str) -> Result<OneItem, Error> {
         let (queue, _) = self.queue(queue)?;
-        check_nul("key", key)?;
-        let parsed = self.inspect.parse_key(queue, key);
+        let parsed = self.parse_key(queue, key);
         let parsed = parsed.map_err(|problem| Error::invalid("key", problem))?;
         let record = self.inspect.read_item(queue, parsed.clone()).await?;
         let mut record = record.ok_or_else(|| Error::ItemNotFound(key.to_owned()))?;
@@ -180,11 +179,18 @@ impl Operator {
     ) -> Result<Arc<[Key]>, Error> {
         let keys = keys.iter().enumerate().map(|(index, key)| {
             let field = format!("filter.keys[{index}]");
-            check_nul(&field, key)?;
-            let parsed = self.inspect.parse_key(queue, key);
+            let parsed = self.parse_key(queue, key);
             parsed.map_err(|problem| Error::invalid(field, problem))
         });
         keys.collect()
+    }
+
+    /// Reads the key that a call names.
+    pub(super) fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
+        if !self.inspect.finds_nul() {
+            refuse_nul(text)?;
+        }
+        self.inspect.parse_key(queue, text)
     }
 
     /// Reads a place that the database or a page token has.

@@ -11,7 +11,7 @@ use lease_broker_store::{
 
 use super::Operator;
 use crate::broker::error::Error;
-use crate::broker::limits::{cancel_reason, check_cancel_delay, check_length, refuse_nul};
+use crate::broker::limits::{cancel_reason, check_cancel_delay, check_length};
 use crate::broker::operation_metrics::Operation;
 use crate::broker::requests::CancelRequest;
 
@@ -45,8 +45,7 @@ impl Operator {
         // One entry per lease of the request: that it is in `leases`, or its refusal.
         let entries = request.leases.into_iter().map(|(text, fence)| {
             let refused = |problem| Cancelled::Refused(Refusal::of_field("key", problem));
-            refuse_nul(&text).map_err(refused)?;
-            let key = store.reads().parse_key(queue, &text).map_err(refused)?;
+            let key = self.parse_key(queue, &text).map_err(refused)?;
             // Several texts can be one key, such as `7` and `07`.
             if !seen.insert(key.to_string()) {
                 return Err(Cancelled::repeated_key());

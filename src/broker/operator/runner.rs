@@ -20,6 +20,7 @@ use lease_broker_store::{
     AppliedBatch, ItemSearch, Operation, OperationBatch, OperationState, QueueIndex,
     SearchPosition, Store, StoreError,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use super::Operator;
 use super::definition::{Definition, OperationChange, Position, StoredPlace};
+use super::items::MAX_PAGE;
 use crate::broker::error::Error;
 
 /// The time between two looks at the database.
@@ -41,21 +43,30 @@ const MAX_EXAMINED: usize = 5_000;
 /// After this many refused items an operation fails: it would otherwise try each item of a table whose rows are all refused.
 const MAX_REFUSED: i64 = 100;
 /// The maximum number of batches that run at the same moment.
-pub(in crate::broker) const MAX_BATCHES: usize = 4;
+const MAX_BATCHES: usize = 4;
 /// The shortest rest between two batches.
 const MIN_REST: Duration = Duration::from_millis(2);
 
 /// The state of the task.
 pub(in crate::broker) struct OperationRunner {
-    pub(in crate::broker) operator: Arc<Operator>,
-    pub(in crate::broker) store: Arc<dyn Store>,
+    operator: Arc<Operator>,
+    store: Arc<dyn Store>,
     /// The id of this broker.
-    pub(in crate::broker) broker: Uuid,
+    broker: Uuid,
     /// Cancelled when an operator tells this broker to drain.
-    pub(in crate::broker) drain: CancellationToken,
+    drain: CancellationToken,
     /// [`MAX_BATCHES`] places for batches that run, which bound the load of all operations together. An operation that rests needs no
     /// place.
-    pub(in crate::broker) batches: Semaphore,
+    batches: Semaphore,
+    /// The operations that were logged as left to a newer broker.
+    left: Mutex<HashSet<Uuid>>,
+}
+
+/// An operation that this broker holds.
+struct Taken {
+    operation: Operation,
+    queue: QueueIndex,
+    definition: Definition,
 }
 
 impl Definition {
@@ -111,6 +122,22 @@ impl Visited {
 }
 
 impl OperationRunner {
+    pub(in crate::broker) fn new(
+        operator: Arc<Operator>,
+        store: Arc<dyn Store>,
+        broker: Uuid,
+        drain: CancellationToken,
+    ) -> Self {
+        Self {
+            operator,
+            store,
+            broker,
+            drain,
+            batches: Semaphore::new(MAX_BATCHES),
+            left: Mutex::default(),
+        }
+    }
+
     /// Runs the task until `stop` is cancelled.
     pub(in crate::broker) async fn run(self, stop: CancellationToken) {
         stop.run_until_cancelled(self.obey()).await;
@@ -124,9 +151,9 @@ impl OperationRunner {
         loop {
             tokio::select! {
                 taken = &mut look => {
-                    for operation in taken {
-                        idle.retain(|queue| *queue != operation.queue);
-                        running.push(self.run_and_report(operation));
+                    for taken in taken {
+                        idle.retain(|queue| *queue != taken.operation.queue);
+                        running.push(self.run_and_report(taken));
                     }
                     look.set(self.look(INTERVAL, idle.clone()));
                 }
@@ -139,9 +166,9 @@ impl OperationRunner {
         }
     }
 
-    /// Waits for `rest`, obeys an order to drain, and takes one operation of each of these queues, if there is one that no other broker
-    /// runs.
-    async fn look(&self, rest: Duration, mut idle: Vec<String>) -> Vec<Operation> {
+    /// Waits for `rest`, obeys an order to drain, and takes one operation of each of these queues, the oldest one that no other broker
+    /// runs and that this version understands.
+    async fn look(&self, rest: Duration, mut idle: Vec<String>) -> Vec<Taken> {
         sleep(rest).await;
         let mut taken = Vec::new();
         let Ok(orders) = self.store.read_orders(self.broker, &idle).await else {
@@ -154,17 +181,43 @@ impl OperationRunner {
         if !orders.has_operation {
             return taken;
         }
-        while let Ok(Some(operation)) = self.store.take_operation(&idle, self.broker, HOLD).await {
-            idle.retain(|queue| *queue != operation.queue);
-            taken.push(operation);
+        let reads = self.store.reads();
+        let running = reads.operations(idle.clone().into(), true, None, MAX_PAGE);
+        for waiting in running.await.unwrap_or_default().into_iter().rev() {
+            if !idle.contains(&waiting.queue) {
+                continue;
+            }
+            let Some((queue, definition)) = self.understand(&waiting) else {
+                self.leave(&waiting);
+                continue;
+            };
+            let took = self.store.take_operation(waiting.id, self.broker, HOLD);
+            if let Ok(Some(operation)) = took.await {
+                idle.retain(|queue| *queue != operation.queue);
+                taken.push(Taken {
+                    operation,
+                    queue,
+                    definition,
+                });
+            }
         }
         taken
     }
 
+    /// Leaves an operation to a newer broker, and logs it once.
+    fn leave(&self, operation: &Operation) {
+        if self.left.lock().insert(operation.id) {
+            tracing::warn!(
+                operation = %operation.id, queue = operation.queue, kind = operation.kind,
+                "operation left to a newer broker: this version does not know its kind or its filter"
+            );
+        }
+    }
+
     /// Runs an operation to its end, or until another broker has it, or until an error interrupts it. Returns its queue.
-    async fn run_and_report(&self, operation: Operation) -> String {
-        let (id, queue) = (operation.id, operation.queue.clone());
-        if let Err(error) = self.run_operation(operation).await {
+    async fn run_and_report(&self, taken: Taken) -> String {
+        let (id, queue) = (taken.operation.id, taken.operation.queue.clone());
+        if let Err(error) = self.run_operation(taken).await {
             let bug = matches!(error, StoreError::Bug(_));
             tracing::warn!(operation = %id, %error, bug, "operation interrupted; a broker continues it");
             sleep(INTERVAL).await;
@@ -173,18 +226,12 @@ impl OperationRunner {
     }
 
     /// Runs an operation to its end, or until another broker has it.
-    async fn run_operation(&self, mut operation: Operation) -> Result<(), StoreError> {
-        let Some((queue, definition)) = self.understand(&operation) else {
-            let reason = "this version of the broker cannot run it".to_owned();
-            self.end(
-                QueueIndex(0),
-                &operation,
-                OperationState::Failed,
-                Some(reason),
-            )
-            .await?;
-            return Ok(());
-        };
+    async fn run_operation(&self, taken: Taken) -> Result<(), StoreError> {
+        let Taken {
+            mut operation,
+            queue,
+            definition,
+        } = taken;
         let mut max_batch = MAX_BATCH;
         let mut visited = Visited::default();
         loop {
@@ -458,13 +505,8 @@ impl Operator {
     /// # Errors
     /// [`Error::StoreMisconfigured`] if the store can only be read.
     pub async fn run_operations(self: &Arc<Self>) -> Result<Infallible, Error> {
-        let runner = OperationRunner {
-            operator: self.clone(),
-            store: self.store()?.clone(),
-            broker: Uuid::new_v4(),
-            drain: CancellationToken::new(),
-            batches: Semaphore::new(MAX_BATCHES),
-        };
+        let (store, drain) = (self.store()?.clone(), CancellationToken::new());
+        let runner = OperationRunner::new(self.clone(), store, Uuid::new_v4(), drain);
         Ok(runner.obey().await)
     }
 }

@@ -115,13 +115,14 @@ impl IntakeLimits {
                 check_header(&message, max_message_bytes)?;
             }
             match body.frame().await {
-                None => break,
                 Some(Ok(frame)) => {
                     part = frame.into_data().ok();
                     connection.count_request_bytes(part.as_ref().map_or(0, Bytes::len));
                 }
-                // The stream was reset. Nobody reads this answer, but the metrics count it.
-                Some(Err(_)) => return Err(Status::cancelled("the caller has cancelled the call")),
+                None if body.is_end_stream() => break,
+                // The stream was reset. hyper hides a reset without an error: the body ends, but not its stream. Nobody reads this
+                // answer, but the metrics count it.
+                _ => return Err(Status::cancelled("the caller has cancelled the call")),
             }
         }
         let body = message.freeze();

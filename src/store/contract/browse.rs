@@ -32,6 +32,11 @@ pub trait Browse: Send + Sync + 'static {
     /// The reason why the text is no key of the queue.
     fn parse_key(&self, queue: QueueIndex, text: &str) -> Result<Key, String>;
 
+    /// Returns whether a call can find the key of a row that contains NUL. Other databases ignore NUL in a comparison, or refuse it.
+    fn finds_nul(&self) -> bool {
+        false
+    }
+
     /// Parses the name of a group from its text form, that of a key with one value.
     ///
     /// # Errors

@@ -71,11 +71,11 @@ pub trait Operate: Send + Sync + 'static {
         actor: &str,
     ) -> Result<Option<Operation>, StoreError>;
 
-    /// Makes `broker` the one that runs the operation for `duration` from now: the oldest operation of these queues that runs and that
-    /// no other broker holds. `None`: there is none. `duration`: at most [`LONGEST_HOLD`].
+    /// Makes `broker` the one that runs an operation for `duration` from now, at most [`LONGEST_HOLD`]. `None`: it has ended, or another
+    /// broker holds it.
     async fn take_operation(
         &self,
-        queues: &[String],
+        id: Uuid,
         broker: Uuid,
         duration: Duration,
     ) -> Result<Option<Operation>, StoreError>;

@@ -36,11 +36,6 @@ impl OperationKind {
             Self::Purge => "purge",
         }
     }
-
-    /// Returns the kind with this name. `None`: there is none.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
 }
 
 named_enum! {
@@ -105,8 +100,8 @@ pub struct Operation {
     pub id: Uuid,
     /// The name of the queue.
     pub queue: String,
-    /// The kind.
-    pub kind: OperationKind,
+    /// The name of its [`OperationKind`], or of one that a newer broker knows.
+    pub kind: String,
     /// See [`NewOperation::definition`].
     pub definition: String,
     /// The name of the caller who started it.

@@ -405,18 +405,6 @@ pub(super) fn timed_out(duration: Duration) -> Error {
     }
 }
 
-/// Returns the error for a batch that the server did not answer within the timeout. A server that ends no wait for a lock is as silent as
-/// one that is gone.
-pub(super) fn unanswered(duration: Duration) -> Error {
-    let duration = humantime::format_duration(duration);
-    Error::Io {
-        kind: ErrorKind::TimedOut,
-        message: format!(
-            "no reply from the server within {duration}; if the server is well, {LOCKED}"
-        ),
-    }
-}
-
 /// Returns the error, or `own` instead of a timeout of the driver. The driver's text names methods of its own as the remedy.
 pub(super) fn in_own_words(error: Error, own: impl FnOnce() -> Error) -> Error {
     match error {

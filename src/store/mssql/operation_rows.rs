@@ -43,7 +43,7 @@ impl MssqlOperations {
             Some(stored) if is_new => StartedOperation::Started(stored),
             Some(found)
                 if found.queue == *queue
-                    && found.kind == new.kind
+                    && found.kind == kind
                     && found.definition == new.definition =>
             {
                 StartedOperation::Repeated(found)
@@ -69,14 +69,14 @@ impl MssqlOperations {
 
     pub(super) async fn take_operation(
         &self,
-        queues: &[String],
+        id: Uuid,
         broker: Uuid,
         duration: Duration,
     ) -> Result<Option<Operation>, StoreError> {
-        let (lists, broker) = (queue_list(queues), broker.to_string());
+        let (id, broker) = (id.to_string(), broker.to_string());
         let (duration, longest) = (millis(duration), millis(LONGEST_HOLD));
-        let parameters = lists.and(&[&broker, &duration, &longest]);
-        self.query_operation("take", &parameters).await
+        self.query_operation("take", &[&id, &broker, &duration, &longest])
+            .await
     }
 
     async fn query_operation(
@@ -162,14 +162,12 @@ fn read(row: &Row) -> Result<Operation, StoreError> {
     let uuid = |text: &str| {
         Uuid::parse_str(text).map_err(|_| decode::unexpected(format!("{text:?} is not an id")))
     };
-    let kind = text(2)?;
-    let no_kind = || decode::unexpected(format!("{kind:?} is not the kind of an operation"));
     let code = decode::integer(row, 7)?;
     let no_state = || decode::unexpected(format!("no state of an operation has the number {code}"));
     Ok(Operation {
         id: uuid(&text(0)?)?,
         queue: text(1)?,
-        kind: OperationKind::from_name(&kind).ok_or_else(no_kind)?,
+        kind: text(2)?,
         definition: text(3)?,
         actor: text(4)?,
         reason: text(5)?,

@@ -22,7 +22,7 @@ use super::connection::Connection;
 use super::epoch::LatestMoment;
 use super::error::{
     OperationFailure, RetrySafety, at_start, breaks_connection, is_refused_for_a_moment, timed_out,
-    unanswered, while_connecting,
+    while_connecting,
 };
 use super::logins::{Credentials, Logins};
 use crate::withdrawal::{Beginning, Withdrawals};
@@ -495,12 +495,11 @@ impl Tries<'_> {
             Ok(Ok(results)) => return Ok(results),
             Ok(Err(failure)) => failure,
             Err(_) => {
-                let duration = self.limit;
+                let error = timed_out(self.limit);
                 if was_sent {
-                    OperationFailure::new(unanswered(duration), self.count)
-                } else {
-                    let error = while_connecting(&timed_out(duration));
                     OperationFailure::new(error, self.count)
+                } else {
+                    OperationFailure::new(while_connecting(&error), self.count)
                 }
             }
         };

@@ -19,8 +19,8 @@ use crate::contract::{due_after, ready_after};
 use crate::template::{Placeholders, plain, render};
 use crate::{
     AppliedBatch, BrokerOrders, Cancelled, CancelledLease, Checkpoints, ItemChange,
-    KEEP_OPERATIONS_FOR, LONGEST_HOLD, NewOperation, Operation, OperationBatch, OperationKind,
-    OperationState, QueueIndex, Rejection, StartedOperation, StoreError,
+    KEEP_OPERATIONS_FOR, LONGEST_HOLD, NewOperation, Operation, OperationBatch, OperationState,
+    QueueIndex, Rejection, StartedOperation, StoreError,
 };
 
 const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
@@ -28,9 +28,8 @@ const OPERATION: &str = lease_broker_sql::sqlite::OPERATION;
 static READ: LazyLock<String> = LazyLock::new(|| section("read"));
 
 fn section(name: &str) -> String {
-    let columns = plain(OPERATION, "columns");
-    let columns = Placeholders::from([("columns", columns)]);
-    render(OPERATION, name, &columns)
+    let parts = ["columns", "is_free"].map(|part| (part, plain(OPERATION, part)));
+    render(OPERATION, name, &Placeholders::from(parts))
 }
 
 /// Stores an operation. See [`Operate::start_operation`](crate::Operate::start_operation).
@@ -49,8 +48,9 @@ pub(super) fn start(
     )?;
     forget.raw_execute()?;
     if let Some(found) = read(connection, new.id)? {
-        let is_same =
-            found.queue == *queue && found.kind == new.kind && found.definition == new.definition;
+        let is_same = found.queue == *queue
+            && found.kind == new.kind.name()
+            && found.definition == new.definition;
         return Ok(if is_same {
             StartedOperation::Repeated(found)
         } else {
@@ -127,38 +127,19 @@ pub(super) fn cancel(
 /// Takes an operation. See [`Operate::take_operation`](crate::Operate::take_operation).
 pub(super) fn take(
     context: &WriteContext,
-    queues: &[String],
+    id: Uuid,
     broker: Uuid,
     until: i64,
 ) -> Result<Option<Operation>, StoreError> {
-    let Some(id) = find_free(&context.connection, queues, broker, context.now())? else {
-        return Ok(None);
-    };
+    let now = context.now();
     let mut take = context.connection.prepare_cached(&section("take"))?;
-    bind(&mut take, 1, &[&Token(&id)])?;
-    bind(&mut take, 4, &[&Token(&broker), &until])?;
-    take.raw_execute()?;
-    read(&context.connection, id)
-}
-
-fn find_free(
-    connection: &Connection,
-    queues: &[String],
-    broker: Uuid,
-    now: i64,
-) -> Result<Option<Uuid>, StoreError> {
-    let mut find = connection.prepare_cached(&section("find_free"))?;
+    bind(&mut take, 1, &[&Token(&id), &now])?;
     let longest = due_after(now, LONGEST_HOLD);
-    bind(
-        &mut find,
-        2,
-        &[&now, &json(queues), &Token(&broker), &longest],
-    )?;
-    let mut rows = find.raw_query();
-    let Some(row) = rows.next()? else {
+    bind(&mut take, 4, &[&Token(&broker), &longest, &until])?;
+    if take.raw_execute()? == 0 {
         return Ok(None);
-    };
-    Ok(Some(Uuid::from_bytes(row.get(0)?)))
+    }
+    read(&context.connection, id)
 }
 
 /// Reads what the database asks of a broker. See [`Operate::read_orders`](crate::Operate::read_orders).
@@ -168,9 +149,16 @@ pub(super) fn read_orders(
     queues: &[String],
     now: i64,
 ) -> Result<BrokerOrders, StoreError> {
+    let mut find = connection.prepare_cached(&section("find_free"))?;
+    let longest = due_after(now, LONGEST_HOLD);
+    bind(
+        &mut find,
+        2,
+        &[&now, &json(queues), &Token(&broker), &longest],
+    )?;
     Ok(BrokerOrders {
         drain: super::instance::is_told_to_drain(connection, &broker)?,
-        has_operation: find_free(connection, queues, broker, now)?.is_some(),
+        has_operation: find.raw_query().next()?.is_some(),
     })
 }
 
@@ -333,15 +321,13 @@ fn json(names: &[String]) -> String {
 }
 
 fn read_row(row: &Row<'_>) -> Result<Operation, StoreError> {
-    let kind: String = row.get(2)?;
-    let unknown = || StoreError::Bug(format!("{kind:?} is not the kind of an operation"));
     let code = row.get(7)?;
     let no_state = || StoreError::Bug(format!("no state of an operation has the number {code}"));
     let holder: Option<[u8; 16]> = row.get(15)?;
     Ok(Operation {
         id: Uuid::from_bytes(row.get(0)?),
         queue: row.get(1)?,
-        kind: OperationKind::from_name(&kind).ok_or_else(unknown)?,
+        kind: row.get(2)?,
         definition: row.get(3)?,
         actor: row.get(4)?,
         reason: row.get(5)?,

@@ -168,6 +168,10 @@ impl Browse for SqliteReader {
         self.queues[queue.0].parse_key(text)
     }
 
+    fn finds_nul(&self) -> bool {
+        true
+    }
+
     fn parse_group(&self, queue: QueueIndex, text: &str) -> Result<Key, String> {
         self.queues[queue.0].parse_group(text)
     }

@@ -108,8 +108,8 @@
 // is a number, and grows with the key. If your keys are long texts, send fewer leases in a call: a request above the message
 // limit of the service, 4 MiB unless configured, is refused as a whole.
 //
-// A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. In a text
-// for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+// A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. Only the
+// key of a row of SQLite can. In a text for people, such as error_message or a reason, U+FFFD takes the place of NUL.
 //
 // Versions
 //
