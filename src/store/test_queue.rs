@@ -1,4 +1,4 @@
-//! A queue for the tests of both stores.
+//! A queue for tests, which set only what they need otherwise: of the stores, with databases and of the proof.
 
 use std::time::Duration;
 

@@ -7,13 +7,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::{
-    ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, OrderColumn, QueueSpec, SoftLock,
-};
+use lease_broker_model::queue::{LeaseBounds, Order, OrderColumn, QueueSpec};
 use lease_broker_store::{
     Browse, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
     LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
@@ -22,8 +19,8 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use super::Harness;
 use super::table::{Kind, Table};
+use super::{Harness, test_queue};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -33,10 +30,6 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) fn queue(table: &str) -> QueueSpec {
     QueueSpec {
         name: table.to_owned(),
-        table: table.to_owned(),
-        key: Vec::new(),
-        columns: None,
-        order: Order::By(Vec::new()),
         lease: LeaseBounds {
             default: MINUTE,
             min: SECOND,
@@ -51,24 +44,7 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
                 jitter: 0.0,
             },
         },
-        groups: None,
-        limits: QueueLimits::default(),
-        on_complete: OnComplete::Keep,
-        soft_lock: SoftLock::default(),
-        writable: Vec::new(),
-        filterable: Vec::new(),
-        max_checkpoint_bytes: None,
-        mirror: Vec::new(),
-        managed_columns: None,
-        filtered_indexes: true,
-        completed_index: false,
-        claim_strategy: ClaimStrategy::default(),
-        max_lease_age: None,
-        max_item_bytes: 64 << 20,
-        max_response_bytes: 4 << 20,
-        enqueue_memory: 24 * HOUR,
-        keep_for: KeepFor::default(),
-        allows_purge: true,
+        ..test_queue::spec(table)
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod sqlite;
 pub(crate) mod table;
+#[path = "../../src/store/test_queue.rs"]
+pub(crate) mod test_queue;
 
 use std::io::Write as _;
 use std::sync::Arc;

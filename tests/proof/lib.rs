@@ -18,3 +18,5 @@ pub mod operation;
 pub mod pause;
 pub mod poison;
 pub mod suspects;
+#[path = "../../src/store/test_queue.rs"]
+mod test_queue;

@@ -10,11 +10,8 @@ mod tests;
 
 use std::time::Duration;
 
-use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::{Backoff, RetryPolicy};
-use lease_broker_model::queue::{
-    ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock,
-};
+use lease_broker_model::queue::{LeaseBounds, OnComplete, Order, QueueSpec};
 use stateright::{Model, Property};
 
 pub use self::actions::Action;
@@ -24,6 +21,7 @@ pub use self::world::World;
 
 use self::world::TICK;
 use crate::domain::Replayed;
+use crate::test_queue;
 
 /// The number of workers.
 pub const WORKERS: usize = 2;
@@ -112,12 +110,6 @@ pub const fn recur_after() -> Duration {
 pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
     let hour = Duration::from_secs(3_600);
     QueueSpec {
-        groups: None,
-        limits: QueueLimits::default(),
-        name: "item".to_owned(),
-        table: "item".to_owned(),
-        key: Vec::new(),
-        columns: None,
         order: Order::None,
         lease: LeaseBounds {
             default: hour,
@@ -134,21 +126,11 @@ pub(crate) fn queue(on_complete: OnComplete) -> QueueSpec {
             },
         },
         on_complete,
-        soft_lock: SoftLock::default(),
-        filterable: Vec::new(),
-        writable: Vec::new(),
-        max_checkpoint_bytes: None,
-        mirror: Vec::new(),
-        managed_columns: None,
-        filtered_indexes: true,
-        completed_index: false,
-        claim_strategy: ClaimStrategy::default(),
-        max_lease_age: None,
         max_item_bytes: usize::MAX,
         max_response_bytes: usize::MAX,
         enqueue_memory: hour,
-        keep_for: KeepFor::default(),
         allows_purge: false,
+        ..test_queue::spec("item")
     }
 }
 
