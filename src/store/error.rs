@@ -1,5 +1,6 @@
 //! The errors of a store: why an operation was not applied.
 
+use lease_broker_model::named_enum;
 use lease_broker_model::text::Quoted;
 
 /// The reason why a store operation failed.
@@ -92,23 +93,15 @@ impl StoreError {
     }
 }
 
-/// Whether an operation that failed has changed the database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Applied {
-    /// It has changed nothing, and will change nothing.
-    No,
-    /// Its changes may have been made, or may still be made.
-    #[default]
-    Unknown,
-}
-
-impl Applied {
-    /// Returns the word that clients read.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::No => "no",
-            Self::Unknown => "unknown",
-        }
+named_enum! {
+    /// Whether an operation that failed has changed the database. Clients read the names.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Applied {
+        /// It has changed nothing, and will change nothing.
+        No = "no",
+        /// Its changes may have been made, or may still be made.
+        #[default]
+        Unknown = "unknown",
     }
 }
 
@@ -309,50 +302,26 @@ pub struct Outage {
     pub waited_for_lock: bool,
 }
 
-/// The kinds of outages. The texts name nothing of this deployment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OutageCause {
-    /// The database cannot be reached, or ended the connection.
-    NoConnection,
-    /// The broker cannot log in: its user, password, token or address is refused, or the server's certificate. Somebody has to
-    /// correct it.
-    Login,
-    /// The database did not answer in time.
-    NoAnswer,
-    /// Locks or connections were in use for too long, or the database refuses work for now.
-    Busy,
-    /// The database has no space left.
-    NoSpace,
-    /// The file of the database cannot be read or written, or is damaged. Or the database went back in time.
-    File,
-    /// None of the others.
-    #[default]
-    Other,
-}
-
-impl OutageCause {
-    /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::NoConnection,
-        Self::Login,
-        Self::NoAnswer,
-        Self::Busy,
-        Self::NoSpace,
-        Self::File,
-        Self::Other,
-    ];
-
-    /// Returns the word for metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoConnection => "no_connection",
-            Self::Login => "login",
-            Self::NoAnswer => "no_answer",
-            Self::Busy => "busy",
-            Self::NoSpace => "no_space",
-            Self::File => "file",
-            Self::Other => "other",
-        }
+named_enum! {
+    /// The kinds of outages. The names are the words for metrics. The texts name nothing of this deployment.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum OutageCause {
+        /// The database cannot be reached, or ended the connection.
+        NoConnection = "no_connection",
+        /// The broker cannot log in: its user, password, token or address is refused, or the server's certificate. Somebody has to
+        /// correct it.
+        Login = "login",
+        /// The database did not answer in time.
+        NoAnswer = "no_answer",
+        /// Locks or connections were in use for too long, or the database refuses work for now.
+        Busy = "busy",
+        /// The database has no space left.
+        NoSpace = "no_space",
+        /// The file of the database cannot be read or written, or is damaged. Or the database went back in time.
+        File = "file",
+        /// None of the others.
+        #[default]
+        Other = "other",
     }
 }
 

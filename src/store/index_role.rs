@@ -5,6 +5,7 @@
 //! rows, and the state is one of its columns.
 
 use lease_broker_model::group::Groups;
+use lease_broker_model::named_enum;
 use lease_broker_model::queue::{OrderColumn, QueueSpec, SoftLockColumn};
 
 use super::queue_columns::QueueColumns;
@@ -12,38 +13,30 @@ use super::queue_columns::QueueColumns;
 /// The last word of the name of the index [`IndexRole::Busy`] if the queue halts at dead items. The index then has other rows.
 const HALTING: &str = "halt";
 
-/// The purpose of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IndexRole {
-    /// Ready items in the queue's order. Claims use it.
-    Ready,
-    /// Ready items by group, and then in the queue's order. Claims of a queue with groups use it in place of [`Self::Ready`]. Without
-    /// filters it holds all rows, and serves in place of [`Self::Busy`] too.
-    Group,
-    /// Items that can hold their group back, by group: leased and delayed ones, and dead ones if the queue halts at them.
-    Busy,
-    /// Leased and delayed items by due time. The reaper uses it.
-    Due,
-    /// Leased items by token. A claim reads the items that it leased by it, and a retried claim those that it leased before.
-    Token,
-    /// Dead items by the time at which they became dead. They are counted and listed without reading other rows.
-    Dead,
-    /// Completed items by the time of their completion, and then by key. Retention finds old ones. Only queues with
-    /// `completed_index` have it.
-    Completed,
+named_enum! {
+    /// The purpose of an index. Its name is part of the index's name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum IndexRole {
+        /// Ready items in the queue's order. Claims use it.
+        Ready = "ready",
+        /// Ready items by group, and then in the queue's order. Claims of a queue with groups use it in place of [`Self::Ready`].
+        /// Without filters it holds all rows, and serves in place of [`Self::Busy`] too.
+        Group = "group",
+        /// Items that can hold their group back, by group: leased and delayed ones, and dead ones if the queue halts at them.
+        Busy = "busy",
+        /// Leased and delayed items by due time. The reaper uses it.
+        Due = "due",
+        /// Leased items by token. A claim reads the items that it leased by it, and a retried claim those that it leased before.
+        Token = "token",
+        /// Dead items by the time at which they became dead. They are counted and listed without reading other rows.
+        Dead = "dead",
+        /// Completed items by the time of their completion, and then by key. Retention finds old ones. Only queues with
+        /// `completed_index` have it.
+        Completed = "completed",
+    }
 }
 
 impl IndexRole {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Ready,
-        Self::Group,
-        Self::Busy,
-        Self::Due,
-        Self::Token,
-        Self::Dead,
-        Self::Completed,
-    ];
-
     /// Returns the roles of the queue's indexes.
     pub(super) fn of(queue: &QueueSpec) -> impl Iterator<Item = Self> + use<> {
         let completed = queue.completed_index;
@@ -72,25 +65,16 @@ impl IndexRole {
         all.filter(|(_, name)| !used.contains(name)).collect()
     }
 
-    /// Returns the role's name, which is part of the index's name.
-    pub(super) const fn name(self) -> &'static str {
-        self.names()[0]
-    }
-
     /// Returns the placeholder of the index's name.
     pub(super) const fn placeholder(self) -> &'static str {
-        self.names()[1]
-    }
-
-    const fn names(self) -> [&'static str; 2] {
         match self {
-            Self::Ready => ["ready", "ready_index"],
-            Self::Group => ["group", "group_index"],
-            Self::Busy => ["busy", "busy_index"],
-            Self::Due => ["due", "due_index"],
-            Self::Token => ["token", "token_index"],
-            Self::Dead => ["dead", "dead_index"],
-            Self::Completed => ["completed", "completed_index"],
+            Self::Ready => "ready_index",
+            Self::Group => "group_index",
+            Self::Busy => "busy_index",
+            Self::Due => "due_index",
+            Self::Token => "token_index",
+            Self::Dead => "dead_index",
+            Self::Completed => "completed_index",
         }
     }
 

@@ -13,28 +13,16 @@ use uuid::Uuid;
 
 use super::ended_leases::{Cancellation, EndedLease};
 
-/// The kind of an operation. A queue runs one of each kind at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationKind {
-    /// Makes dead items ready.
-    Redrive,
-    /// Takes leases away.
-    CancelLeases,
-    /// Deletes items that have ended.
-    Purge,
-}
-
-impl OperationKind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Redrive, Self::CancelLeases, Self::Purge];
-
-    /// Returns the kind's name, which the database has.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Redrive => "redrive",
-            Self::CancelLeases => "cancel_leases",
-            Self::Purge => "purge",
-        }
+named_enum! {
+    /// The kind of an operation. A queue runs one of each kind at a time. The database has the names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum OperationKind {
+        /// Makes dead items ready.
+        Redrive = "redrive",
+        /// Takes leases away.
+        CancelLeases = "cancel_leases",
+        /// Deletes items that have ended.
+        Purge = "purge",
     }
 }
 
