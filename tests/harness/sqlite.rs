@@ -31,6 +31,18 @@ impl SqliteHarness {
         self.folder.path().join("queue.db")
     }
 
+    /// Starts with a database in which another program has run these statements.
+    pub(crate) async fn with(sql: &str) -> Self {
+        let harness = Self::start().await;
+        harness.execute(sql);
+        harness
+    }
+
+    /// Runs statements, as another program would.
+    pub(crate) fn execute(&self, sql: &str) {
+        self.connect().execute_batch(sql).expect(sql);
+    }
+
     /// Connects as another program would.
     pub(crate) fn connect(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("open");
@@ -64,8 +76,7 @@ impl Harness for SqliteHarness {
     }
 
     async fn create(&self, table: &Table) {
-        let sql = create_table(table);
-        self.connect().execute_batch(&sql).expect(&sql);
+        self.execute(&create_table(table));
     }
 
     async fn insert(&self, table: &str, row: &[(&str, Value)]) {
@@ -114,8 +125,7 @@ impl Harness for SqliteHarness {
     }
 
     async fn drop_table(&self, table: &str) {
-        let sql = format!("DROP TABLE {}", quote(table));
-        self.connect().execute_batch(&sql).expect(&sql);
+        self.execute(&format!("DROP TABLE {}", quote(table)));
     }
 
     async fn rows(&self, table: &str, columns: &[&str]) -> Vec<Vec<Value>> {

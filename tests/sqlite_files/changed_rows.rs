@@ -5,13 +5,11 @@ use lease_broker_model::queue::SoftLockColumn;
 use lease_broker_store::{Renewal, Renewed};
 use lease_broker_value::Value;
 
-use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, new_item, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 
 async fn fixture(table: &str) -> Fixture<SqliteHarness> {
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     Fixture::adopt(harness, vec![queue("item")]).await
 }
 
@@ -20,11 +18,7 @@ fn add_trigger(fixture: &Fixture<SqliteHarness>) {
     let trigger =
         "CREATE TRIGGER stamp AFTER UPDATE OF lease_state ON item WHEN new.lease_state = 1 BEGIN
         UPDATE item SET payload = payload || '!' WHERE id = new.id; END";
-    fixture
-        .harness
-        .connect()
-        .execute_batch(trigger)
-        .expect(trigger);
+    fixture.harness.execute(trigger);
 }
 
 #[tokio::test]
@@ -39,8 +33,7 @@ async fn claim_returns_the_changes_of_a_trigger() {
     add_trigger(&fixture);
     let with_trigger = fixture.claim(1).await;
     assert_eq!(with_trigger[0].columns[1], text("a!"));
-    let drop = "DROP TRIGGER stamp";
-    fixture.harness.connect().execute_batch(drop).expect(drop);
+    fixture.harness.execute("DROP TRIGGER stamp");
     assert_eq!(fixture.claim(1).await[0].columns[1], text("a"));
 }
 
@@ -56,7 +49,7 @@ async fn heartbeat_answers_the_expiry_that_a_trigger_leaves() {
         "CREATE TRIGGER cap {EXTENDED} AND old.id = 1 BEGIN
          UPDATE item SET lease_due_time = old.lease_due_time WHERE id IN (1, 2); END"
     );
-    fixture.harness.connect().execute_batch(&cap).expect(&cap);
+    fixture.harness.execute(&cap);
     let renewals = [2, 1, 3].map(|id: usize| Renewal::new(items[id - 1].lease.clone(), 2 * HOUR));
     let renewed = fixture.store.heartbeat(fixture.queue, renewals.into());
     let renewed = renewed.await.expect("heartbeat");
@@ -77,7 +70,7 @@ async fn heartbeat_that_makes_a_trigger_end_the_lease_answers_that_it_is_lost() 
         "CREATE TRIGGER ends {EXTENDED} BEGIN
          UPDATE item SET lease_state = 4, lease_token = NULL, lease_due_time = NULL WHERE id = new.id; END"
     );
-    fixture.harness.connect().execute_batch(&end).expect(&end);
+    fixture.harness.execute(&end);
     let lost = Renewed::Lost {
         state: Some(State::Dead),
         cancel_reason: None,
@@ -94,7 +87,7 @@ async fn claim_answers_the_expiry_that_the_lease_of_another_row_leaves() {
     let fixture = Fixture::<SqliteHarness>::items(2).await;
     let cut = "CREATE TRIGGER cut AFTER UPDATE OF lease_state ON item WHEN new.lease_state = 1 AND new.id = 2 BEGIN
         UPDATE item SET lease_due_time = lease_due_time - 60000 WHERE id = 1; END";
-    fixture.harness.connect().execute_batch(cut).expect(cut);
+    fixture.harness.execute(cut);
     let [first, second] = &*fixture.claim(2).await else {
         panic!("not two items");
     };
@@ -106,8 +99,7 @@ async fn claim_answers_the_expiry_that_the_lease_of_another_row_leaves() {
 async fn claim_returns_generated_columns_of_the_lease() {
     let table = "CREATE TABLE item (
         id INTEGER PRIMARY KEY, payload TEXT, lease_attempt INTEGER NOT NULL DEFAULT 0, tenfold INT AS (lease_attempt * 10))";
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let mut spec = queue("item");
     let attempt = SoftLockColumn::Attempt;
     spec.soft_lock

@@ -135,7 +135,7 @@ async fn deferred_constraint_fails_only_its_own_operation() {
             shop INT REFERENCES shop (id) DEFERRABLE INITIALLY DEFERRED
         );
         INSERT INTO shop VALUES (1)";
-    harness.connect().execute_batch(tables).expect(tables);
+    harness.execute(tables);
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let add = |shop| fixture.try_enqueue(vec![new_item(&[("shop", Value::Int(shop))])]);
     let other = fixture.harness.connect();

@@ -51,11 +51,10 @@ fn folder_and_file_in_a_missing_folder_cannot_be_opened() {
 /// Creates a database file with a queue of 500 rows and returns its bytes.
 async fn intact_file() -> (Fixture<SqliteHarness>, Vec<u8>) {
     let fixture = Fixture::<SqliteHarness>::items(0).await;
-    let connection = fixture.harness.connect();
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 500)
         INSERT INTO item (id, payload) SELECT n, hex(randomblob(100)) FROM n;
         PRAGMA wal_checkpoint(TRUNCATE)";
-    connection.execute_batch(fill).expect(fill);
+    fixture.harness.execute(fill);
     let bytes = fs::read(fixture.harness.path()).expect("read");
     (fixture, bytes)
 }

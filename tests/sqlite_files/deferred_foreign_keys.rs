@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use crate::conformance::cancel::{because, cancel};
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
-use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Broker, Fixture, HOUR, MINUTE, call, item_table, keys, new_item, queue,
 };
@@ -17,10 +16,6 @@ use crate::harness::sqlite::SqliteHarness;
 use crate::support::database::query_value;
 
 const KEY_FAILED: &str = "FOREIGN KEY constraint failed";
-
-fn run(fixture: &Fixture<SqliteHarness>, sql: &str) {
-    fixture.harness.connect().execute_batch(sql).expect(sql);
-}
 
 /// Makes each change of the rows with these ids break a foreign key at the commit.
 fn break_at(fixture: &Fixture<SqliteHarness>, ids: &str) {
@@ -30,7 +25,7 @@ fn break_at(fixture: &Fixture<SqliteHarness>, ids: &str) {
          CREATE TRIGGER audited AFTER UPDATE ON item WHEN old.id IN ({ids})
          BEGIN INSERT INTO audit VALUES (old.id); END"
     );
-    run(fixture, &sql);
+    fixture.harness.execute(&sql);
 }
 
 fn audited(fixture: &Fixture<SqliteHarness>) -> i64 {
@@ -55,7 +50,7 @@ async fn claim_passes_over_the_rows_that_break_it() {
     };
     let expected = format!("item 1 cannot be leased: {KEY_FAILED}");
     assert_eq!(rejection.problem.text, expected);
-    run(&fixture, "INSERT INTO customer VALUES (3)");
+    fixture.harness.execute("INSERT INTO customer VALUES (3)");
     assert_eq!(claim_one(&fixture, "a").await, Ok(vec!["3".to_owned()]));
 }
 
@@ -70,8 +65,8 @@ async fn call_without_other_rows_fails_no_other_call() {
 #[tokio::test]
 async fn large_item_behind_a_row_that_breaks_it_stays_ready() {
     let fixture = Fixture::<SqliteHarness>::items(3).await;
-    let large = "UPDATE item SET payload = printf('%.*c', 1000, 'x') WHERE id = 3";
-    run(&fixture, large);
+    let change = "UPDATE item SET payload = printf('%.*c', 1000, 'x') WHERE id = 3";
+    fixture.harness.execute(change);
     break_at(&fixture, "1");
     let mut small = call("a", 2);
     small.max_bytes = 900;
@@ -82,10 +77,9 @@ async fn large_item_behind_a_row_that_breaks_it_stays_ready() {
 #[tokio::test]
 async fn claim_in_a_queue_with_groups_passes_over_the_group() {
     for order in [STRICT, PARALLEL] {
-        let harness = SqliteHarness::start().await;
         let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT, payload TEXT);
             INSERT INTO item (customer) VALUES ('a'), ('a'), ('b'), (NULL)";
-        harness.connect().execute_batch(table).expect(table);
+        let harness = SqliteHarness::with(table).await;
         let mut spec = queue("item");
         spec.groups = Some(groups(order));
         let fixture = Fixture::adopt(harness, vec![spec]).await;
@@ -108,12 +102,11 @@ async fn worker_whose_id_breaks_it_gets_no_item() {
         column: "worker".to_owned(),
         value: MirrorValue::Worker,
     });
-    let harness = SqliteHarness::start().await;
     let tables = "CREATE TABLE worker (id TEXT PRIMARY KEY);
         INSERT INTO worker VALUES ('known');
         CREATE TABLE item (id INTEGER PRIMARY KEY, worker TEXT REFERENCES worker (id) DEFERRABLE INITIALLY DEFERRED);
         INSERT INTO item (id) VALUES (1), (2)";
-    harness.connect().execute_batch(tables).expect(tables);
+    let harness = SqliteHarness::with(tables).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let refused = claim_one(&fixture, "unknown").await;
     assert!(
@@ -139,7 +132,7 @@ async fn heartbeat_refuses_the_rows_that_break_it() {
     };
     let refused: Vec<_> = renewed.iter().map(is_refused).collect();
     assert_eq!(refused, [false, true, true, false]);
-    run(&fixture, "INSERT INTO customer VALUES (2)");
+    fixture.harness.execute("INSERT INTO customer VALUES (2)");
     let renewed = fixture.renew(&items[1].lease, HOUR).await;
     assert!(matches!(renewed, Renewed::Extended(_)), "{renewed:?}");
 }
@@ -184,11 +177,10 @@ async fn release_of_a_claim_keeps_the_rows_that_break_it() {
 
 #[tokio::test]
 async fn archived_row_that_breaks_it_keeps_no_other() {
-    let harness = SqliteHarness::start().await;
     let tables = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
         CREATE TABLE done (id INTEGER PRIMARY KEY, payload TEXT, lease_state_time INTEGER);
         CREATE TABLE line (done INTEGER REFERENCES done (id) DEFERRABLE INITIALLY DEFERRED)";
-    harness.connect().execute_batch(tables).expect(tables);
+    let harness = SqliteHarness::with(tables).await;
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("done".to_owned());
     spec.keep_for.archive = Some(HOUR);
@@ -197,7 +189,7 @@ async fn archived_row_that_breaks_it_keeps_no_other() {
     for item in fixture.claim(9).await {
         fixture.complete(&item.lease).await;
     }
-    run(&fixture, "INSERT INTO line VALUES (2)");
+    fixture.harness.execute("INSERT INTO line VALUES (2)");
     fixture.advance(HOUR + MINUTE).await;
     let deleted = fixture
         .store
@@ -238,7 +230,7 @@ async fn change_of_another_table_is_no_change_of_a_row() {
     let sql = "CREATE TABLE customer (id INTEGER PRIMARY KEY);
         CREATE TABLE audit (customer INTEGER REFERENCES customer (id) DEFERRABLE INITIALLY DEFERRED);
         CREATE TRIGGER audited AFTER INSERT ON item BEGIN INSERT INTO audit VALUES (1); END";
-    run(&fixture, sql);
+    fixture.harness.execute(sql);
     let added = fixture.try_enqueue(vec![new_item(&[("id", Value::Int(3))])]);
     let added = added.await;
     assert!(matches!(added, Err(StoreError::Rejected(_))), "{added:?}");

@@ -11,7 +11,6 @@ use lease_broker_store::{
 use lease_broker_value::Value;
 
 use crate::conformance::cancel::{because, cancel};
-use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Broker, Fixture, HOUR, MINUTE, call, complete, fail, keys, new_item, queue, release, text,
 };
@@ -29,15 +28,9 @@ const AUDIT: &str = "CREATE TABLE audit (total);
 /// Creates a queue with four rows. The payload of row 2 is no JSON.
 async fn four_rows() -> Fixture<SqliteHarness> {
     let fixture = Fixture::<SqliteHarness>::items(4).await;
-    run(
-        &fixture,
-        "UPDATE item SET payload = iif(id = 2, 'oops', '{}')",
-    );
+    let change = "UPDATE item SET payload = iif(id = 2, 'oops', '{}')";
+    fixture.harness.execute(change);
     fixture
-}
-
-fn run(fixture: &Fixture<SqliteHarness>, sql: &str) {
-    fixture.harness.connect().execute_batch(sql).expect(sql);
 }
 
 async fn claim_one(broker: &Broker) -> Result<Vec<String>, StoreError> {
@@ -53,7 +46,7 @@ fn is_malformed(problem: &str) -> bool {
 #[tokio::test]
 async fn claim_passes_over_a_row_on_which_a_trigger_fails() {
     let fixture = four_rows().await;
-    run(&fixture, AUDIT);
+    fixture.harness.execute(AUDIT);
     assert_eq!(keys(&fixture.claim(9).await), ["1", "3", "4"]);
     let Err(StoreError::Rejected(rejection)) = claim_one(&fixture).await else {
         panic!("the row that is left was leased");
@@ -69,7 +62,7 @@ async fn claim_passes_over_a_row_on_which_a_trigger_fails() {
 async fn leases_end_beside_a_row_on_which_a_trigger_fails() {
     let fixture = four_rows().await;
     let items = fixture.claim(9).await;
-    run(&fixture, AUDIT);
+    fixture.harness.execute(AUDIT);
     let completions = items[..3].iter().map(|item| (&item.lease, complete()));
     let settled = fixture.try_settle(completions.collect()).await;
     let settled = settled.expect("settlements");
@@ -89,7 +82,7 @@ async fn leases_end_beside_a_row_on_which_a_trigger_fails() {
 #[tokio::test]
 async fn new_item_on_which_a_trigger_fails_is_named() {
     let fixture = four_rows().await;
-    run(&fixture, AUDIT);
+    fixture.harness.execute(AUDIT);
     let item = |id, payload| new_item(&[("id", Value::Int(id)), ("payload", text(payload))]);
     let items: Vec<NewItem> = vec![item(5, "{}"), item(6, "oops")];
     let Err(StoreError::Rejected(rejection)) = fixture.try_enqueue(items).await else {
@@ -113,7 +106,7 @@ async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
             "CREATE TRIGGER frozen {time} UPDATE ON item WHEN old.id IN (2, 3)
              BEGIN SELECT RAISE({action}); END"
         );
-        run(&fixture, &trigger);
+        fixture.harness.execute(&trigger);
         let renewals = items.iter();
         let renewals = renewals.map(|item| Renewal::new(item.lease.clone(), 2 * HOUR));
         let renewed = fixture.store.heartbeat(fixture.queue, renewals.collect());
@@ -139,7 +132,7 @@ async fn heartbeat_of_a_row_that_refuses_concerns_it_only() {
 async fn heartbeat_of_a_row_on_which_a_trigger_fails_is_refused() {
     let fixture = four_rows().await;
     let items = fixture.claim(9).await;
-    run(&fixture, AUDIT);
+    fixture.harness.execute(AUDIT);
     let Renewed::Refused(refusal) = fixture.renew(&items[1].lease, HOUR).await else {
         panic!("the lease was extended");
     };
@@ -149,11 +142,10 @@ async fn heartbeat_of_a_row_on_which_a_trigger_fails_is_refused() {
 #[tokio::test]
 async fn row_whose_generated_column_fails_is_passed_over() {
     for has_large_items in [false, true] {
-        let harness = SqliteHarness::start().await;
         let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
             INSERT INTO item (payload) VALUES ('{}'), ('oops'), ('{}'), ('{}');
             ALTER TABLE item ADD COLUMN total AS (json_extract(payload, '$.total'))";
-        harness.connect().execute_batch(table).expect(table);
+        let harness = SqliteHarness::with(table).await;
         let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
         if has_large_items {
             let mut small = call("a", 1);
@@ -172,12 +164,11 @@ async fn row_whose_generated_column_fails_is_passed_over() {
 
 #[tokio::test]
 async fn item_is_shown_without_a_generated_column_that_fails() {
-    let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT);
         INSERT INTO item (payload) VALUES ('oops');
         ALTER TABLE item ADD COLUMN total AS (json_extract(payload, '$.total'));
         ALTER TABLE item ADD COLUMN length AS (length(payload))";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let key = || fixture.reads.parse_key(fixture.queue, "1").expect("a key");
     let shown = fixture.reads.read_item(fixture.queue, key()).await;
@@ -192,9 +183,9 @@ async fn item_is_shown_without_a_generated_column_that_fails() {
 #[tokio::test]
 async fn trigger_that_does_not_fit_the_schema_refuses_no_row() {
     let fixture = four_rows().await;
-    run(&fixture, AUDIT);
+    fixture.harness.execute(AUDIT);
     assert_eq!(claim_one(&fixture).await, Ok(vec!["1".to_owned()]));
-    run(&fixture, "DROP TABLE audit");
+    fixture.harness.execute("DROP TABLE audit");
     let refused = claim_one(&fixture).await;
     assert!(
         matches!(refused, Err(StoreError::Misconfigured(_))),
@@ -211,7 +202,7 @@ async fn cancellation_that_a_row_refuses_concerns_it_only() {
             "CREATE TRIGGER frozen AFTER UPDATE ON item WHEN old.id IN (2, 3)
              BEGIN SELECT RAISE({action}); END"
         );
-        run(&fixture, &trigger);
+        fixture.harness.execute(&trigger);
         let cancelled = cancel(&fixture, &["1", "2", "3", "4"], because("stuck")).await;
         let is_refused = |result: &Cancelled| matches!(result, Cancelled::Refused(_));
         let refused: Vec<_> = cancelled.iter().map(is_refused).collect();
@@ -232,7 +223,7 @@ async fn release_of_a_claim_leaves_a_row_that_refuses() {
             "CREATE TRIGGER frozen AFTER UPDATE ON item WHEN old.id IN (2, 3)
              BEGIN SELECT RAISE({action}); END"
         );
-        run(&fixture, &trigger);
+        fixture.harness.execute(&trigger);
         let released = fixture.store.release_claims(fixture.queue, tokens.into());
         let released = released.await.expect(action);
         assert_eq!(released.counts, [1, 1], "{action}");
@@ -250,7 +241,7 @@ async fn change_that_a_trigger_ignores_is_a_refusal() {
     let items = fixture.request(token, 4).await;
     let triggers = "CREATE TRIGGER kept BEFORE UPDATE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END;
         CREATE TRIGGER stays BEFORE DELETE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END;";
-    run(&fixture, triggers);
+    fixture.harness.execute(triggers);
     let lease = &items[1].lease;
     let renewed = fixture.renew(lease, HOUR).await;
     assert!(matches!(renewed, Renewed::Refused(_)), "{renewed:?}");
@@ -276,7 +267,7 @@ async fn completion_whose_deletion_a_trigger_ignores_is_refused() {
         Fixture::<SqliteHarness>::with(2, |spec| spec.on_complete = OnComplete::Delete).await;
     let items = fixture.claim(2).await;
     let trigger = "CREATE TRIGGER stays BEFORE DELETE ON item WHEN old.id = 2 BEGIN SELECT RAISE(IGNORE); END";
-    run(&fixture, trigger);
+    fixture.harness.execute(trigger);
     let completions = items.iter().map(|item| (&item.lease, complete()));
     let settled = fixture.try_settle(completions.collect()).await;
     assert!(
@@ -302,13 +293,12 @@ async fn archived_row_that_stays_keeps_no_other() {
         ),
     ] {
         for action in ["IGNORE", "ABORT, 'legal hold'", "ROLLBACK, 'legal hold'"] {
-            let harness = SqliteHarness::start().await;
             let tables = format!(
                 "CREATE TABLE item (id BIGINT PRIMARY KEY NOT NULL, payload TEXT); {archive};
                  CREATE TRIGGER hold BEFORE DELETE ON done WHEN old.id = 2
                  BEGIN SELECT RAISE({action}); END"
             );
-            harness.connect().execute_batch(&tables).expect(&tables);
+            let harness = SqliteHarness::with(&tables).await;
             let mut spec = queue("item");
             spec.on_complete = OnComplete::Archive("done".to_owned());
             spec.keep_for.archive = Some(HOUR);

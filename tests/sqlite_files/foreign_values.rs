@@ -203,14 +203,12 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
 
 #[tokio::test]
 async fn page_of_long_errors_ends_early() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
     let create =
         "CREATE TABLE item (id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1), (2), (3)";
-    connection.execute_batch(create).expect("created");
+    let harness = SqliteHarness::with(create).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let change = "UPDATE item SET lease_state = 4, lease_error = hex(zeroblob(300000))";
-    connection.execute(change, []).expect("changed");
+    fixture.harness.execute(change);
     let search = |after| ItemSearch {
         state: State::Dead,
         filter: ItemFilter::default(),
@@ -231,11 +229,9 @@ async fn page_of_long_errors_ends_early() {
 
 #[tokio::test]
 async fn text_of_a_number_names_the_group_of_that_number() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
     let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer INTEGER);
         INSERT INTO item (customer) VALUES (1), (7)";
-    connection.execute_batch(create).expect("created");
+    let harness = SqliteHarness::with(create).await;
     let spec = QueueSpec {
         groups: Some(groups(STRICT)),
         ..queue("item")
@@ -248,7 +244,7 @@ async fn text_of_a_number_names_the_group_of_that_number() {
     let stored =
         "INSERT INTO lease_broker_group (queue, group_value, pause_time, pause_actor, pause_reason)
         VALUES ('item', ' 1', 1, '', '')";
-    connection.execute(stored, []).expect("stored");
+    fixture.harness.execute(stored);
     let mut search = GroupSearch {
         after: None,
         state: None,
@@ -277,10 +273,8 @@ async fn text_of_a_number_names_the_group_of_that_number() {
 
 #[tokio::test]
 async fn two_texts_of_one_key_name_one_item() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
     let create = "CREATE TABLE item (k NUMERIC PRIMARY KEY); INSERT INTO item VALUES (1)";
-    connection.execute_batch(create).expect("created");
+    let harness = SqliteHarness::with(create).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     fixture.claim(1).await;
     let parse = |text: &str| fixture.reads.parse_key(fixture.queue, text);
@@ -301,12 +295,10 @@ async fn two_texts_of_one_key_name_one_item() {
 
 #[tokio::test]
 async fn page_of_long_groups_ends_early() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
     let create = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT);
         INSERT INTO item (customer)
         SELECT value || hex(zeroblob(400000)) FROM json_each('[\"a\", \"b\", \"c\"]')";
-    connection.execute_batch(create).expect("created");
+    let harness = SqliteHarness::with(create).await;
     let spec = QueueSpec {
         groups: Some(groups(STRICT)),
         ..queue("item")
@@ -330,23 +322,18 @@ async fn page_of_long_groups_ends_early() {
 #[tokio::test]
 async fn row_with_a_strange_soft_lock_value_stops_no_other_row() {
     let fixture = Fixture::<SqliteHarness>::items(4).await;
-    let connection = fixture.harness.connect();
-    connection
-        .execute_batch(
-            "UPDATE item SET trace_parent = x'00' WHERE id = 1;
+    fixture.harness.execute(
+        "UPDATE item SET trace_parent = x'00' WHERE id = 1;
             UPDATE item SET trace_parent = cast(x'ff' as text) WHERE id = 2",
-        )
-        .expect("changed");
+    );
     let claimed = fixture.claim(4).await;
     assert_eq!(keys(&claimed), ["1", "2", "3", "4"]);
     assert!(claimed.iter().all(|item| item.trace_parent.is_none()));
-    connection
-        .execute_batch(
-            "UPDATE item SET lease_owner = cast(x'ff' as text) WHERE id = 1;
+    fixture.harness.execute(
+        "UPDATE item SET lease_owner = cast(x'ff' as text) WHERE id = 1;
             UPDATE item SET lease_state_time = 'x' WHERE id = 2;
             UPDATE item SET lease_token = 'x' WHERE id = 3",
-        )
-        .expect("changed");
+    );
     fixture.advance(2 * HOUR).await;
     assert_eq!(fixture.reap(10).await.expired.len(), 4);
 }
@@ -354,13 +341,10 @@ async fn row_with_a_strange_soft_lock_value_stops_no_other_row() {
 #[tokio::test]
 async fn row_with_a_strange_state_is_left_out_of_the_counts() {
     let fixture = Fixture::<SqliteHarness>::items(4).await;
-    let connection = fixture.harness.connect();
-    connection
-        .execute_batch(
-            "UPDATE item SET lease_state = 'x' WHERE id = 1;
+    fixture.harness.execute(
+        "UPDATE item SET lease_state = 'x' WHERE id = 1;
             UPDATE item SET lease_state = x'00' WHERE id = 2",
-        )
-        .expect("changed");
+    );
     let stats = fixture.reads.exact_stats(fixture.queue).await;
     assert_eq!(stats.expect("counts").count, [2, 0, 0, 0, 0]);
     assert_eq!(fixture.counts().await, [2, 0, 0, 0, 0]);
@@ -395,10 +379,8 @@ async fn due_time_that_is_no_integer_does_not_stop_the_reaper() {
 #[tokio::test]
 async fn counters_with_a_fraction_are_counted_on() {
     let fixture = Fixture::<SqliteHarness>::items(2).await;
-    let connection = fixture.harness.connect();
-    connection
-        .execute_batch("UPDATE item SET lease_fence = 7.5, lease_attempt = 1.5 WHERE id = 1")
-        .expect("changed");
+    let change = "UPDATE item SET lease_fence = 7.5, lease_attempt = 1.5 WHERE id = 1";
+    fixture.harness.execute(change);
     let claimed = fixture.claim(2).await;
     assert_eq!(keys(&claimed), ["1", "2"]);
     assert_eq!((claimed[0].lease.fence, claimed[0].lease.attempt), (8, 2));
@@ -407,19 +389,16 @@ async fn counters_with_a_fraction_are_counted_on() {
 #[tokio::test]
 async fn pages_have_rows_whose_times_are_no_integers() {
     let fixture = Fixture::<SqliteHarness>::items(6).await;
-    let connection = fixture.harness.connect();
     for (state, time) in [
         (State::Dead, "lease_state_time"),
         (State::Delayed, "lease_due_time"),
     ] {
         let code = state.code();
-        connection
-            .execute_batch(&format!(
-                "UPDATE item SET lease_state = {code}, {time} = 1000 + id;
+        fixture.harness.execute(&format!(
+            "UPDATE item SET lease_state = {code}, {time} = 1000 + id;
                 UPDATE item SET {time} = 1000.5 WHERE id IN (2, 3);
                 UPDATE item SET {time} = 'x' WHERE id IN (1, 4)"
-            ))
-            .expect("changed");
+        ));
         let found = pages(&fixture, state).await;
         let found: Vec<String> = found
             .iter()
@@ -433,10 +412,7 @@ async fn pages_have_rows_whose_times_are_no_integers() {
 async fn settlement_and_cancellation_of_a_row_whose_state_is_a_text_find_no_lease() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let item = fixture.one().await;
-    let connection = fixture.harness.connect();
-    connection
-        .execute_batch("UPDATE item SET lease_state = 'x'")
-        .expect("changed");
+    fixture.harness.execute("UPDATE item SET lease_state = 'x'");
     let settled = fixture.outcome(&item.lease, complete()).await;
     assert!(matches!(settled, Settled::Lost), "{settled:?}");
     let cancelled = cancel(&fixture, &["1"], because("stuck")).await;
@@ -449,10 +425,8 @@ async fn retention_goes_on_behind_a_time_with_a_fraction() {
     for item in fixture.claim(3).await {
         fixture.complete(&item.lease).await;
     }
-    let connection = fixture.harness.connect();
-    connection
-        .execute_batch("UPDATE item SET lease_state_time = 1000.5 WHERE id < 3")
-        .expect("changed");
+    let change = "UPDATE item SET lease_state_time = 1000.5 WHERE id < 3";
+    fixture.harness.execute(change);
     fixture.advance(2 * HOUR).await;
     assert_eq!(walk(&fixture, completed(HOUR), 1, true).await, (3, 3));
 }

@@ -132,12 +132,8 @@ async fn list_of_a_deep_state_has_the_requested_length() {
 async fn redrive_starts_with_the_longest_dead() {
     for filtered in [true, false] {
         let fixture = queue_with_rows(filtered, [0, 0, 0, 5, 5]).await;
-        let newest = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
-        fixture
-            .harness
-            .connect()
-            .execute_batch(newest)
-            .expect(newest);
+        let change = "UPDATE item SET lease_state_time = 1 WHERE id = 4000005";
+        fixture.harness.execute(change);
         assert_eq!(fixture.redrive(2).await, 2);
         let ready = fixture.list(State::Ready).await;
         let mut keys: Vec<_> = ready.iter().map(|item| item.key.to_string()).collect();
@@ -149,8 +145,7 @@ async fn redrive_starts_with_the_longest_dead() {
 #[tokio::test]
 async fn schema_apply_adds_a_missing_dead_index() {
     let fixture = queue_with_rows(true, [1, 0, 0, 0, 1]).await;
-    let drop = "DROP INDEX item_lease_dead";
-    fixture.harness.connect().execute_batch(drop).expect(drop);
+    fixture.harness.execute("DROP INDEX item_lease_dead");
     let spec = &fixture.queues[0];
     let missing = fixture.harness.check(spec).await.expect("check");
     assert_eq!(missing, ["table \"item\" lacks the index item_lease_dead"]);

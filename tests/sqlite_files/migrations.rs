@@ -14,8 +14,7 @@ use crate::harness::sqlite::SqliteHarness;
 /// Returns a fixture with one item, after this change of a valid file.
 async fn changed(change: &str) -> Fixture<SqliteHarness> {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
-    let connection = fixture.harness.connect();
-    connection.execute_batch(change).expect(change);
+    fixture.harness.execute(change);
     fixture
 }
 

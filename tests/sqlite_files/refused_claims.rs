@@ -16,12 +16,12 @@ use crate::harness::sqlite::SqliteHarness;
 fn refuse(harness: &SqliteHarness) {
     let trigger = "CREATE TRIGGER refuse BEFORE UPDATE ON item WHEN NEW.lease_state = 1
         BEGIN SELECT RAISE(ABORT, 'bad stays') WHERE old.payload LIKE 'bad%'; END";
-    harness.connect().execute_batch(trigger).expect("a trigger");
+    harness.execute(trigger);
 }
 
 fn name(harness: &SqliteHarness, ids: &str, payload: &str) {
     let update = format!("UPDATE item SET payload = '{payload}' WHERE id IN ({ids})");
-    harness.connect().execute_batch(&update).expect("changed");
+    harness.execute(&update);
 }
 
 async fn claim(broker: &Broker, calls: Vec<ClaimCall>) -> Result<Vec<Vec<String>>, StoreError> {
@@ -60,7 +60,7 @@ async fn groups_of(order: GroupOrder, rows: &str) -> Fixture<SqliteHarness> {
     let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, customer TEXT, payload TEXT);
         INSERT INTO item (customer, payload) VALUES";
     let table = format!("{table} {rows}");
-    harness.connect().execute_batch(&table).expect("a table");
+    harness.execute(&table);
     let spec = QueueSpec {
         groups: Some(groups(order)),
         ..queue("item")
@@ -120,8 +120,7 @@ async fn claim_passes_over_a_row_that_a_trigger_does_not_lease() {
     ] {
         let fixture = Fixture::<SqliteHarness>::items(5).await;
         let create = format!("CREATE TRIGGER odd {trigger}");
-        let connection = fixture.harness.connect();
-        connection.execute_batch(&create).expect(&create);
+        fixture.harness.execute(&create);
         assert_eq!(keys(&fixture.claim(3).await), leased, "{trigger}");
         assert_eq!(fixture.counts().await[1], 3, "{trigger}");
     }
@@ -132,11 +131,7 @@ async fn lease_that_a_trigger_ends_for_another_row_is_withheld() {
     let fixture = Fixture::<SqliteHarness>::items(4).await;
     let trigger = "CREATE TRIGGER odd AFTER UPDATE ON item WHEN old.id = 3
         BEGIN UPDATE item SET lease_state = 4, lease_due_time = NULL, lease_token = NULL WHERE id = 1; END";
-    fixture
-        .harness
-        .connect()
-        .execute_batch(trigger)
-        .expect(trigger);
+    fixture.harness.execute(trigger);
     let claimed = claim(&fixture, vec![call("a", 2), call("b", 2)]).await;
     let expected = [vec!["2"], vec!["3", "4"]];
     let expected = expected.map(|keys| keys.into_iter().map(str::to_owned).collect());
@@ -148,11 +143,7 @@ async fn only_item_that_a_trigger_cancels_when_leased_stays_cancelled() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let trigger = "CREATE TRIGGER odd AFTER UPDATE ON item WHEN new.lease_state = 1
         BEGIN UPDATE item SET lease_state = 4, lease_due_time = NULL, lease_token = NULL WHERE id = 1; END";
-    fixture
-        .harness
-        .connect()
-        .execute_batch(trigger)
-        .expect(trigger);
+    fixture.harness.execute(trigger);
     assert_eq!(claim(&fixture, vec![call("a", 1)]).await, Ok(vec![vec![]]));
     assert_eq!(fixture.counts().await, [0, 0, 0, 0, 1]);
 }
@@ -232,7 +223,7 @@ async fn row_that_cannot_become_dead_is_passed_over() {
              CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id = 1
              BEGIN SELECT RAISE({action}, 'stay'); END"
         );
-        fixture.harness.connect().execute_batch(&sql).expect(&sql);
+        fixture.harness.execute(&sql);
         assert_eq!(keys(&fixture.claim(9).await), ["3", "4"], "{sql}");
         assert_eq!(fixture.counts().await, [1, 2, 0, 0, 1], "{sql}");
     }
@@ -253,8 +244,7 @@ async fn refused_row_of_a_queue_that_shows_workers_is_passed_over() {
             "CREATE TRIGGER frozen BEFORE UPDATE ON item WHEN old.id = 2
              BEGIN SELECT RAISE({action}, 'stay'); END"
         );
-        let connection = fixture.harness.connect();
-        connection.execute_batch(&trigger).expect(&trigger);
+        fixture.harness.execute(&trigger);
         for expected in ["1", "3", "4"] {
             assert_eq!(keys(&fixture.claim(1).await), [expected], "{action}");
         }

@@ -11,8 +11,7 @@ use crate::harness::table::Kind;
 
 fn add_trigger(fixture: &Fixture<SqliteHarness>, trigger: &str) {
     let create = format!("CREATE TRIGGER odd {trigger}");
-    let connection = fixture.harness.connect();
-    connection.execute_batch(&create).expect(&create);
+    fixture.harness.execute(&create);
 }
 
 #[tokio::test]
@@ -38,7 +37,7 @@ async fn due_row_whose_fencing_token_is_a_text_is_named_with_it() {
         let odd = format!(
             "UPDATE item SET lease_state = {state}, lease_due_time = 1, lease_fence = iif(id = 1, 'x', 1)"
         );
-        fixture.harness.connect().execute_batch(&odd).expect(&odd);
+        fixture.harness.execute(&odd);
         let reaped = fixture.reap(9).await;
         assert_eq!(reaped.expired.len() + reaped.promoted, 1);
         let refused: Vec<_> = reaped

@@ -19,10 +19,7 @@ async fn fixture(schema: &str) -> Fixture<SqliteHarness> {
 
 async fn fixture_with(schema: &str, on_complete: OnComplete) -> Fixture<SqliteHarness> {
     let harness = SqliteHarness::start().await;
-    harness
-        .connect()
-        .execute_batch(&format!("{schema}; {ROWS}"))
-        .expect(schema);
+    harness.execute(&format!("{schema}; {ROWS}"));
     let mut spec = queue("item");
     spec.on_complete = on_complete;
     Fixture::adopt(harness, vec![spec]).await
@@ -55,7 +52,7 @@ async fn foreign_key_refuses_its_own_completion() {
     let schema = "CREATE TABLE item (id INTEGER PRIMARY KEY, payload TEXT)";
     let fixture = fixture(schema).await;
     let line = "CREATE TABLE line (item INTEGER REFERENCES item (id)); INSERT INTO line VALUES (2)";
-    fixture.harness.connect().execute_batch(line).expect(line);
+    fixture.harness.execute(line);
     let problem = "table \"item\": FOREIGN KEY constraint failed";
     assert_second_is_refused(&fixture, problem).await;
 }
@@ -67,7 +64,7 @@ async fn deferred_foreign_key_refuses_its_own_completion() {
     let line =
         "CREATE TABLE line (item INTEGER REFERENCES item (id) DEFERRABLE INITIALLY DEFERRED);
         INSERT INTO line VALUES (2)";
-    fixture.harness.connect().execute_batch(line).expect(line);
+    fixture.harness.execute(line);
     assert_second_is_refused(&fixture, "FOREIGN KEY constraint failed").await;
 }
 

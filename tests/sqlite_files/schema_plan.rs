@@ -112,17 +112,15 @@ CREATE TABLE "done" ("id" INTEGER, "customer" VARCHAR(40), "urgency" INT, "proce
 
 #[tokio::test]
 async fn plan_of_an_adopted_table_is_exact() {
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     let steps = harness.plan(&spec()).await.expect("plan");
     assert_eq!(text(&steps), PLAN);
 }
 
 #[tokio::test]
 async fn plan_run_by_hand_is_complete() {
-    let harness = SqliteHarness::start().await;
+    let harness = SqliteHarness::with(ORDERS).await;
     let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
     for step in harness.plan(&spec()).await.expect("plan") {
         if step.until_no_rows {
             while connection.execute(&step.sql, []).expect(&step.sql) > 0 {}
@@ -147,12 +145,10 @@ const REPORT: &str = "CREATE VIEW report AS SELECT id, lease_owner FROM \"my ord
 
 #[tokio::test]
 async fn removal_that_a_view_refuses_changes_nothing() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     let before = harness.describe("my orders").await;
     harness.apply(&spec()).await.expect("apply");
-    connection.execute_batch(REPORT).expect(REPORT);
+    harness.execute(REPORT);
     let adopted = harness.describe("my orders").await;
     let steps = harness.plan_removal(&spec()).await.expect("plan").steps;
     let [step] = &*steps else {
@@ -166,7 +162,7 @@ async fn removal_that_a_view_refuses_changes_nothing() {
     assert!(text.contains("drop that one first"), "{text}");
     assert_eq!(harness.describe("my orders").await, adopted);
     assert_eq!(harness.check(&spec()).await, Ok(Vec::new()));
-    connection.execute_batch("DROP VIEW report").expect("drop");
+    harness.execute("DROP VIEW report");
     harness.run(step).await.expect(&step.sql);
     assert_eq!(harness.describe("my orders").await, before);
 }
@@ -174,9 +170,8 @@ async fn removal_that_a_view_refuses_changes_nothing() {
 /// The sqlite3 program goes on after an error.
 #[tokio::test]
 async fn removal_by_hand_keeps_the_record_of_a_column_that_stays() {
-    let harness = SqliteHarness::start().await;
+    let harness = SqliteHarness::with(ORDERS).await;
     let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
     let before = harness.describe("my orders").await;
     harness.apply(&spec()).await.expect("apply");
     connection.execute_batch(REPORT).expect(REPORT);
@@ -192,12 +187,10 @@ async fn removal_by_hand_keeps_the_record_of_a_column_that_stays() {
 
 #[tokio::test]
 async fn names_of_indexes_that_are_taken_are_found_by_the_plan() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     let others = "CREATE TABLE \"My Orders_lease_token\" (id INT);
         CREATE INDEX \"my orders_lease_due\" ON \"My Orders_lease_token\" (id)";
-    connection.execute_batch(others).expect(others);
+    harness.execute(others);
     let refused = harness.plan(&spec()).await;
     let Err(StoreError::Misconfigured(text)) = refused else {
         panic!("not refused: {refused:?}");
@@ -214,12 +207,10 @@ async fn names_of_indexes_that_are_taken_are_found_by_the_plan() {
 
 #[tokio::test]
 async fn refused_step_is_named() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     let trigger = "CREATE TRIGGER finished BEFORE UPDATE ON \"my orders\" WHEN old.processed
         BEGIN SELECT RAISE(ABORT, 'finished orders are read-only'); END";
-    connection.execute_batch(trigger).expect(trigger);
+    harness.execute(trigger);
     let refused = harness.apply(&spec()).await;
     let Err(StoreError::Misconfigured(text)) = refused else {
         panic!("not refused: {refused:?}");
@@ -232,9 +223,8 @@ async fn refused_step_is_named() {
 
 #[tokio::test]
 async fn ignored_row_of_the_backfill_is_named_and_stays_planned() {
-    let harness = SqliteHarness::start().await;
+    let harness = SqliteHarness::with(ORDERS).await;
     let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
     let trigger = "UPDATE \"my orders\" SET processed = 1;
         CREATE TRIGGER frozen BEFORE UPDATE ON \"my orders\" WHEN old.id < 3 BEGIN SELECT RAISE(IGNORE); END";
     connection.execute_batch(trigger).expect(trigger);
@@ -258,8 +248,7 @@ async fn ignored_row_of_the_backfill_is_named_and_stays_planned() {
 
 #[tokio::test]
 async fn filtered_indexes_are_replaced_if_the_queue_has_none() {
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     harness.apply(&spec()).await.expect("apply");
     let mut unfiltered = spec();
     unfiltered.filtered_indexes = false;
@@ -273,12 +262,10 @@ async fn filtered_indexes_are_replaced_if_the_queue_has_none() {
 
 #[tokio::test]
 async fn large_backfill_runs_in_batches_and_reports_progress() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
+    let harness = SqliteHarness::with(ORDERS).await;
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 25000)
         INSERT INTO \"my orders\" (customer, processed) SELECT 'x', 1 FROM n";
-    connection.execute_batch(fill).expect(fill);
+    harness.execute(fill);
     let mut schema = SqliteSchema::open(&harness.path()).expect("open");
     let mut progress = Vec::new();
     for step in schema.plan(&spec()).expect("plan") {
@@ -292,9 +279,8 @@ async fn large_backfill_runs_in_batches_and_reports_progress() {
 /// A writer completes rows all the time, some of them behind the walk.
 #[tokio::test]
 async fn backfill_ends_while_others_complete_rows() {
-    let harness = SqliteHarness::start().await;
+    let harness = SqliteHarness::with(ORDERS).await;
     let connection = harness.connect();
-    connection.execute_batch(ORDERS).expect(ORDERS);
     let fill = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000)
         INSERT INTO \"my orders\" (customer, processed) SELECT 'x', 1 FROM n";
     connection.execute_batch(fill).expect(fill);
@@ -323,14 +309,12 @@ async fn backfill_ends_while_others_complete_rows() {
 /// The first run is interrupted after its second chunk.
 #[tokio::test]
 async fn interrupted_backfill_goes_on_where_it_stopped() {
-    let harness = SqliteHarness::start().await;
-    let connection = harness.connect();
     let create = "CREATE TABLE \"my orders\" (
             region TEXT, number INT, urgency INT, processed BOOLEAN NOT NULL, PRIMARY KEY (region, number)
         );
         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 9000)
         INSERT INTO \"my orders\" SELECT 'region ' || (n % 7), n, 0, n % 2 FROM n";
-    connection.execute_batch(create).expect(create);
+    let harness = SqliteHarness::with(create).await;
     let mut schema = SqliteSchema::open(&harness.path()).expect("open");
     let steps = schema.plan(&spec()).expect("plan");
     let backfill = steps.iter().position(|step| step.until_no_rows);
@@ -357,10 +341,9 @@ async fn interrupted_backfill_goes_on_where_it_stopped() {
 
 #[tokio::test]
 async fn backfill_reads_keys_that_are_no_valid_text() {
-    let harness = SqliteHarness::start().await;
     let create = "CREATE TABLE \"my orders\" (id TEXT PRIMARY KEY NOT NULL, urgency INT, processed INT);
         INSERT INTO \"my orders\" (id, processed) VALUES (CAST(x'ff41' AS TEXT), 1), ('b', 1), ('c', 0)";
-    harness.connect().execute_batch(create).expect(create);
+    let harness = SqliteHarness::with(create).await;
     let fixture = Fixture::adopt(harness, vec![spec()]).await;
     assert_eq!(fixture.counts().await, [1, 0, 0, 2, 0]);
 }
@@ -399,9 +382,7 @@ CREATE INDEX "mail_lease_dead" ON "mail" ("lease_state_time") WHERE "lease_state
 
 #[tokio::test]
 async fn plan_finds_a_taken_name_before_the_table_exists() {
-    let harness = SqliteHarness::start().await;
-    let other = "CREATE TABLE item_lease_due (id INT)";
-    harness.connect().execute_batch(other).expect(other);
+    let harness = SqliteHarness::with("CREATE TABLE item_lease_due (id INT)").await;
     let mut spec = queue("item");
     spec.managed_columns = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
     let refused = harness.plan(&spec).await;
@@ -417,15 +398,13 @@ async fn plan_finds_a_taken_name_before_the_table_exists() {
 #[tokio::test]
 async fn steps_that_another_program_makes_meanwhile_do_not_fail() {
     let steps = {
-        let harness = SqliteHarness::start().await;
-        harness.connect().execute_batch(ORDERS).expect("a table");
+        let harness = SqliteHarness::with(ORDERS).await;
         let mut schema = SqliteSchema::open(&harness.path()).expect("open");
         schema.plan(&spec()).expect("a plan").len()
     };
     // The other program is faster at each of the steps.
     for faster_at in 0..steps {
-        let harness = SqliteHarness::start().await;
-        harness.connect().execute_batch(ORDERS).expect("a table");
+        let harness = SqliteHarness::with(ORDERS).await;
         let mut schema = SqliteSchema::open(&harness.path()).expect("open");
         let mut other = SqliteSchema::open(&harness.path()).expect("open");
         schema.create_broker_tables().expect("created");

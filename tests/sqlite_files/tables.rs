@@ -16,8 +16,7 @@ use crate::support::database::query_value;
 
 /// Creates tables and returns the problems for which the queue over `item` is refused.
 async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(sql).expect(sql);
+    let harness = SqliteHarness::with(sql).await;
     let problems = harness.check(spec).await.expect("check");
     let Err(StoreError::Misconfigured(text)) = harness.open(std::slice::from_ref(spec)).await
     else {
@@ -130,8 +129,7 @@ async fn key_with_the_collation_of_its_column_is_accepted() {
         "CREATE TABLE item (id INTEGER PRIMARY KEY, code TEXT);
          CREATE UNIQUE INDEX i ON item (code COLLATE BINARY)",
     ] {
-        let harness = SqliteHarness::start().await;
-        harness.connect().execute_batch(table).expect(table);
+        let harness = SqliteHarness::with(table).await;
         Fixture::adopt(harness, vec![keyed_by("code")]).await;
     }
 }
@@ -144,9 +142,8 @@ async fn column_that_was_renamed_is_a_misconfiguration() {
     let fixture = Fixture::<SqliteHarness>::over(&[item_table("item")], vec![spec]).await;
     fixture.insert(1..=2).await;
     let held = fixture.one().await;
-    let rename = "ALTER TABLE item RENAME COLUMN payload TO content";
-    let connection = fixture.harness.connect();
-    connection.execute_batch(rename).expect(rename);
+    let change = "ALTER TABLE item RENAME COLUMN payload TO content";
+    fixture.harness.execute(change);
     let settled = fixture.try_settle(vec![(&held.lease, complete())]).await;
     let claim = [call("worker", 1)].into();
     let claimed = fixture.store.claim(fixture.queue, claim, usize::MAX).await;
@@ -163,8 +160,7 @@ async fn trigger_with_a_text_in_double_quotes_runs() {
     let fixture = Fixture::<SqliteHarness>::items(1).await;
     let trigger = r#"CREATE TABLE log (event TEXT);
         CREATE TRIGGER note AFTER UPDATE ON item BEGIN INSERT INTO log VALUES ("changed"); END"#;
-    let connection = fixture.harness.connect();
-    connection.execute_batch(trigger).expect(trigger);
+    fixture.harness.execute(trigger);
     fixture.one().await;
     let log = fixture.harness.rows("log", &["event"]).await;
     assert_eq!(log, [[text("changed")]]);
@@ -180,10 +176,9 @@ async fn key_of_more_than_three_columns_is_refused() {
 
 #[tokio::test]
 async fn strict_table_names_the_column_of_a_wrong_type() {
-    let harness = SqliteHarness::start().await;
     let table =
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, size ANY, digest BLOB) STRICT";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let good = new_item(&[
         ("name", text("a")),
@@ -210,9 +205,7 @@ async fn strict_table_names_the_column_of_a_wrong_type() {
 #[tokio::test]
 async fn order_by_the_state_column_is_harmless() {
     for filtered in [true, false] {
-        let harness = SqliteHarness::start().await;
-        let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
-        harness.connect().execute_batch(table).expect(table);
+        let harness = SqliteHarness::with("CREATE TABLE item (id INTEGER PRIMARY KEY)").await;
         let mut spec = queue("item");
         spec.order = by(&["lease_state"]);
         spec.filtered_indexes = filtered;
@@ -224,10 +217,9 @@ async fn order_by_the_state_column_is_harmless() {
 
 #[tokio::test]
 async fn names_are_found_in_any_case() {
-    let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE Item (Id INTEGER PRIMARY KEY, Rank INT);
         INSERT INTO Item (Rank) VALUES (1), (2)";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let mut spec = queue("ITEM");
     spec.key = vec!["ID".to_owned()];
     spec.order = by(&["-RANK"]);
@@ -246,7 +238,7 @@ async fn row_with_a_text_in_a_number_column_is_shown_with_the_others() {
         "lease_attempt",
     ] {
         let sql = format!("UPDATE item SET {column} = 'yesterday' WHERE id = 1");
-        fixture.harness.connect().execute_batch(&sql).expect(&sql);
+        fixture.harness.execute(&sql);
         let listed = fixture.list(State::Ready).await;
         let listed = listed.iter().map(|item| item.key.to_string());
         assert_eq!(listed.collect::<BTreeSet<_>>().len(), 2, "{column}");
@@ -260,10 +252,9 @@ async fn row_with_a_text_in_a_number_column_is_shown_with_the_others() {
 
 #[tokio::test]
 async fn archive_of_a_strict_table_keeps_values_of_any_kind() {
-    let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE item (id INTEGER PRIMARY KEY, v ANY) STRICT;
         INSERT INTO item (v) VALUES ('007'), ('1e3'), ('12345678901234567890123'), (x'31'), (1.0)";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("done".to_owned());
     let fixture = Fixture::adopt(harness, vec![spec]).await;
@@ -282,8 +273,7 @@ async fn archive_of_a_strict_table_keeps_values_of_any_kind() {
 async fn table_that_accepts_no_deletion_is_refused() {
     let tables = "CREATE TABLE item (id INTEGER PRIMARY KEY, v TEXT);
         CREATE TABLE part (v TEXT REFERENCES item (v))";
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(tables).expect(tables);
+    let harness = SqliteHarness::with(tables).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Delete;
@@ -296,14 +286,11 @@ async fn table_that_accepts_no_deletion_is_refused() {
 
 #[tokio::test]
 async fn table_with_a_trigger_that_does_not_compile_is_refused() {
-    let harness = SqliteHarness::start().await;
-    let table = "CREATE TABLE item (id INTEGER PRIMARY KEY)";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with("CREATE TABLE item (id INTEGER PRIMARY KEY)").await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let trigger = "CREATE TRIGGER told AFTER UPDATE OF lease_state ON item
         BEGIN SELECT of_another_program(new.id); END";
-    let connection = fixture.harness.connect();
-    connection.execute_batch(trigger).expect(trigger);
+    fixture.harness.execute(trigger);
     let problems = fixture.harness.check(&queue("item")).await.expect("check");
     assert_eq!(problems.len(), 1, "{problems:?}");
     for part in ["triggers (told)", "no such function: of_another_program"] {
@@ -317,9 +304,8 @@ async fn key_that_sqlite_gives_again_is_warned_of() {
         ("INTEGER PRIMARY KEY AUTOINCREMENT", 0),
         ("INTEGER PRIMARY KEY", 1),
     ] {
-        let harness = SqliteHarness::start().await;
         let table = format!("CREATE TABLE item (id {key})");
-        harness.connect().execute_batch(&table).expect("a table");
+        let harness = SqliteHarness::with(&table).await;
         let mut spec = queue("item");
         assert_eq!(harness.warnings(&spec).await, [""; 0]);
         spec.on_complete = OnComplete::Delete;
@@ -335,9 +321,8 @@ async fn key_that_sqlite_gives_again_is_warned_of() {
 
 #[tokio::test]
 async fn constraint_that_replaces_rows_is_warned_of() {
-    let harness = SqliteHarness::start().await;
     let table = "CREATE TABLE item (id INTEGER PRIMARY KEY ON CONFLICT REPLACE)";
-    harness.connect().execute_batch(table).expect(table);
+    let harness = SqliteHarness::with(table).await;
     let warnings = harness.warnings(&queue("item")).await;
     let [warning] = &*warnings else {
         panic!("{warnings:?}");
@@ -348,10 +333,9 @@ async fn constraint_that_replaces_rows_is_warned_of() {
 #[tokio::test]
 async fn rows_without_a_key_are_warned_of_and_not_counted() {
     for filtered in [true, false] {
-        let harness = SqliteHarness::start().await;
         let table = "CREATE TABLE item (id TEXT PRIMARY KEY, payload TEXT);
             INSERT INTO item (id) VALUES (NULL), ('a'), (NULL)";
-        harness.connect().execute_batch(table).expect(table);
+        let harness = SqliteHarness::with(table).await;
         let mut spec = queue("item");
         spec.filtered_indexes = filtered;
         let fixture = Fixture::adopt(harness, vec![spec.clone()]).await;

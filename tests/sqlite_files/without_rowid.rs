@@ -5,7 +5,6 @@ use lease_broker_model::queue::OnComplete;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
-use crate::harness::Harness as _;
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, call, fail, keys, new_item, queue, release, text,
 };
@@ -17,8 +16,7 @@ const TABLE: &str = "CREATE TABLE item (
     INSERT INTO item VALUES ('a', 2, x'00', 'x'), ('a', 1, x'', 'y'), ('b', 1, x'ff', 'z'), ('', 9, x'00', 'w')";
 
 async fn fixture(on_complete: OnComplete) -> Fixture<SqliteHarness> {
-    let harness = SqliteHarness::start().await;
-    harness.connect().execute_batch(TABLE).expect(TABLE);
+    let harness = SqliteHarness::with(TABLE).await;
     let mut spec = queue("item");
     spec.on_complete = on_complete;
     Fixture::adopt(harness, vec![spec]).await
