@@ -6,6 +6,7 @@ use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
+use crate::harness::errors::misconfigured;
 use crate::harness::fixture::{Broker, Fixture, by, call, complete, item_table, keys, queue, text};
 use crate::harness::table::{Kind, Table};
 
@@ -33,9 +34,7 @@ pub(crate) async fn unadopted_table_is_refused_naming_each_missing_part<H: Harne
         let named = problems.iter().filter(|problem| problem.contains(name));
         assert!(named.count() >= 1, "{name} in {problems:?}");
     }
-    let Err(StoreError::Misconfigured(text)) = harness.open(&[spec]).await else {
-        panic!("not refused");
-    };
+    let text = misconfigured(harness.open(&[spec]).await);
     for problem in problems {
         assert!(text.contains(&problem), "{problem} in {text}");
     }
@@ -49,9 +48,7 @@ pub(crate) async fn soft_lock_column_that_is_never_null_is_refused<H: Harness>()
     harness.create(&table).await;
     let mut spec = queue("item");
     spec.soft_lock.map(SoftLockColumn::Owner, name.to_owned());
-    let Err(StoreError::Misconfigured(text)) = harness.plan(&spec).await else {
-        panic!("not refused");
-    };
+    let text = misconfigured(harness.plan(&spec).await);
     assert!(
         text.contains(name) && text.contains("can be NULL"),
         "{text}"

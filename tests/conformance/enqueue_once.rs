@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::harness::Harness;
+use crate::harness::errors::rejected;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, item_table, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
@@ -126,17 +127,11 @@ pub(crate) async fn rejected_request_is_not_remembered<H: Harness>() {
     fixture.enqueue(named("taken")).await;
     let items = vec![named("a"), named("taken"), named("b")];
     for _ in 0..2 {
-        let refused = fixture.enqueue_once(ID, items.clone()).await;
-        let Err(StoreError::Rejected(rejection)) = refused else {
-            panic!("{refused:?}");
-        };
+        let rejection = rejected(fixture.enqueue_once(ID, items.clone()).await);
         assert_eq!(rejection.item, Some(1), "{rejection:?}");
     }
     let unknown = vec![named("a"), new_item(&[("nothing", Value::Null)])];
-    let refused = fixture.enqueue_once(ID, unknown).await;
-    let Err(StoreError::Rejected(rejection)) = refused else {
-        panic!("{refused:?}");
-    };
+    let rejection = rejected(fixture.enqueue_once(ID, unknown).await);
     assert_eq!(rejection.column.as_deref(), Some("nothing"));
     assert_eq!(fixture.counts().await, [1, 0, 0, 0, 0]);
     added(fixture.enqueue_once(ID, vec![named("a")]).await);

@@ -8,6 +8,7 @@ use lease_broker_store::{ClaimCall, QueueIndex, Rejection, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
+use crate::harness::errors::rejected;
 use crate::harness::fixture::{Fixture, call, item_table, keys, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
@@ -100,10 +101,7 @@ pub(crate) async fn refused_items_of_a_list_are_all_named<H: Harness>() {
         let column = if id % 2 == 0 { "payload" } else { "unknown" };
         new_item(&[("id", Value::Int(id)), (column, text("a"))])
     });
-    let refused = fixture.try_enqueue(items.collect()).await;
-    let Err(StoreError::Rejected(mut first)) = refused else {
-        panic!("{refused:?}");
-    };
+    let mut first = rejected(fixture.try_enqueue(items.collect()).await);
     let more = std::mem::take(&mut first.more);
     let named = std::iter::once(first).chain(more);
     let named: Vec<_> = named.filter_map(|rejection| rejection.item).collect();
@@ -143,10 +141,7 @@ pub(crate) async fn item_with_a_long_key_over_a_response_is_refused<H: Harness>(
         new_item(&[("id", text(id)), long])
     };
     let refused = fixture.try_enqueue(vec![item(&"k".repeat(190), MOST - 700)]);
-    let refused = refused.await;
-    let Err(StoreError::Rejected(rejection)) = refused else {
-        panic!("{refused:?}");
-    };
+    let rejection = rejected(refused.await);
     assert_eq!(rejection.column.as_deref(), Some("long"), "{rejection:?}");
     fixture.enqueue(item("k", MOST - 700)).await;
 }
@@ -162,10 +157,7 @@ pub(crate) async fn item_over_the_queues_limit_is_refused<H: Harness>() {
         new_item(&[("id", Value::Int(id)), long])
     };
     let items = vec![item(1, 10), item(2, 65_536)];
-    let refused = fixture.try_enqueue(items).await;
-    let Err(StoreError::Rejected(rejection)) = refused else {
-        panic!("{refused:?}");
-    };
+    let rejection = rejected(fixture.try_enqueue(items).await);
     assert_eq!(rejection.item, Some(1), "{rejection:?}");
     fixture.enqueue(item(1, 60_000)).await;
     assert_eq!(keys(&fixture.claim(9).await), ["1"]);

@@ -1,11 +1,12 @@
 //! The conditions of a search for items.
 
 use lease_broker_model::item_state::State;
-use lease_broker_store::{Ending, ItemFilter, ItemSearch, NewItem, StoreError};
+use lease_broker_store::{Ending, ItemFilter, ItemSearch, NewItem};
 use lease_broker_value::Value;
 
 use super::search::{find_all, fitting, kill_all, kill_unnoticed, numbers, search};
 use crate::harness::Harness;
+use crate::harness::errors::rejected;
 use crate::harness::fixture::{
     Fixture, HOUR, SECOND, call, fail, item_table, new_item, queue, text,
 };
@@ -198,10 +199,7 @@ pub(crate) async fn column_that_is_not_filterable_is_refused<H: Harness>() {
             },
             ..search(State::Ready)
         };
-        let found = fixture.reads.find_items(fixture.queue, search).await;
-        let Err(StoreError::Rejected(rejection)) = found else {
-            panic!("{found:?}")
-        };
+        let rejection = rejected(fixture.reads.find_items(fixture.queue, search).await);
         assert_eq!(rejection.column.as_deref(), Some(name));
     }
     let filter = ItemFilter {

@@ -4,6 +4,7 @@
 //! would, and lets time pass. Each store has one implementation. The modules also have the test data and the fixture.
 #![allow(dead_code, reason = "each test target uses a different part")]
 
+pub(crate) mod errors;
 pub(crate) mod fixture;
 pub(crate) mod mssql;
 pub(crate) mod operation;

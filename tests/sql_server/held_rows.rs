@@ -6,9 +6,9 @@ use lease_broker_model::item_state::State;
 use lease_broker_store::mssql::{MssqlStore, Settings};
 use lease_broker_store::{
     Cancellation, Cancelled, CancelledLease, ClaimedItem, Ending, Renewal, Renewed, Settled,
-    StoreError,
 };
 
+use crate::harness::errors::unavailable;
 use crate::harness::fixture::{Broker, Fixture, HOUR, call, complete, keys, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
@@ -188,9 +188,7 @@ async fn claim_gives_up_at_a_page_that_a_program_holds() {
         .store
         .claim(broker.queue, [call("worker", 9)].into(), usize::MAX)
         .await;
-    let Err(StoreError::Unavailable(outage)) = claimed else {
-        panic!("{claimed:?}");
-    };
+    let outage = unavailable(claimed);
     assert_eq!(outage.number, Some(1222), "{outage:?}");
     holder.run("ROLLBACK TRANSACTION").await;
     assert_eq!(keys(&fixture.claim(9).await), ["1", "2", "3"]);

@@ -2,8 +2,9 @@
 
 use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{ClaimCall, StoreError};
+use lease_broker_store::ClaimCall;
 
+use crate::harness::errors::rejected;
 use crate::harness::fixture::{Fixture, MINUTE, SECOND, call, keys, queue};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start};
@@ -61,9 +62,7 @@ async fn claim_gets_the_items_beside_those_that_are_refused() {
         let refused = fixture
             .store
             .claim(fixture.queue, vec![call("x", 3)].into(), usize::MAX);
-        let Err(StoreError::Rejected(rejection)) = refused.await else {
-            panic!("the claim was not refused: {refuse}");
-        };
+        let rejection = rejected(refused.await);
         let text = &rejection.problem.text;
         assert!(text.starts_with("item 2 cannot be leased: "), "{text}");
         program

@@ -3,17 +3,17 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec};
+use lease_broker_store::Settled;
 use lease_broker_store::mssql::MssqlSchema;
 use lease_broker_store::schema::Schema as _;
-use lease_broker_store::{Settled, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::{problems, rejected};
 use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys, new_item, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start, start_on_sql_server};
-use crate::sql_server::tables::problems;
 
 /// Adopts a table and runs every operation on it.
 async fn check_operations(harness: MssqlHarness, spec: QueueSpec) -> Fixture<MssqlHarness> {
@@ -90,9 +90,7 @@ async fn period_of_a_temporal_table_cannot_be_set() {
     let item = new_item(&[("id", Value::Int(1)), ("valid_from", from)]);
     let added = fixture.try_enqueue(vec![item]).await;
     end_history(&program).await;
-    let Err(StoreError::Rejected(rejection)) = added else {
-        panic!("{added:?}");
-    };
+    let rejection = rejected(added);
     assert_eq!(rejection.column.as_deref(), Some("valid_from"));
 }
 
@@ -242,10 +240,7 @@ async fn check_dropped_row(key: &str, named: &[(&str, Value)]) {
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = |code| new_item(&[named, &[("code", Value::Int(code))]].concat());
     fixture.enqueue(item(2)).await;
-    let added = fixture.try_enqueue(vec![item(2)]).await;
-    let Err(StoreError::Rejected(rejection)) = added else {
-        panic!("{added:?}");
-    };
+    let rejection = rejected(fixture.try_enqueue(vec![item(2)]).await);
     assert_eq!(rejection.item, Some(0));
     assert!(
         rejection.problem.text.contains("IGNORE_DUP_KEY"),

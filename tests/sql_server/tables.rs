@@ -6,26 +6,9 @@ use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::problems;
 use crate::harness::fixture::{Fixture, keys, new_item, queue, text};
-use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::start;
-
-/// Returns the problems of a queue that must be refused. A check and a broker must report the same problems.
-pub(crate) async fn problems(harness: &MssqlHarness, spec: &QueueSpec) -> Vec<String> {
-    let problems = harness.check(spec).await.expect("check");
-    let opened = harness.open(std::slice::from_ref(spec)).await;
-    let Err(StoreError::Misconfigured(text)) = opened else {
-        panic!("not refused");
-    };
-    let (listed, remedy) = text.split_once('\n').unwrap_or((&text, ""));
-    assert_eq!(listed, problems.join("; "));
-    // The commands are named only where they help.
-    let lacks_parts = problems
-        .iter()
-        .any(|problem| problem.contains(" lacks the "));
-    assert_eq!(remedy.contains("`lease-broker schema apply`"), lacks_parts);
-    problems
-}
 
 fn keyed_by(column: &str) -> QueueSpec {
     QueueSpec {

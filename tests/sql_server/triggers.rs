@@ -8,13 +8,13 @@ use lease_broker_store::schema::{Schema as _, TrialOutcome};
 use lease_broker_store::{Checkpoints, OperationKind, ProblemKind, PurgeStep, Settled, StoreError};
 
 use crate::harness::Harness as _;
+use crate::harness::errors::{problems, rejected};
 use crate::harness::fixture::{
     Fixture, HOUR, MINUTE, SECOND, call, complete, fail, keys, new_item, queue, release, text,
 };
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::operation::{Running, redrive};
 use crate::harness::program::{Program, start};
-use crate::sql_server::tables::problems;
 
 const TABLE: &str = "CREATE TABLE item (id int IDENTITY(1, 1) PRIMARY KEY, payload nvarchar(50));
     CREATE TABLE audit (what varchar(10) NOT NULL, id int NOT NULL)";
@@ -182,9 +182,7 @@ async fn trigger_that_throws_refuses_the_item() {
     let added = fixture
         .try_enqueue(vec![item("good"), item("bad"), item("good")])
         .await;
-    let Err(StoreError::Rejected(rejection)) = added else {
-        panic!("{added:?}");
-    };
+    let rejection = rejected(added);
     assert_eq!(rejection.item, Some(1));
     assert!(
         rejection.problem.text.contains("no bad items here"),
@@ -210,10 +208,7 @@ async fn trigger_that_uses_raiserror_refuses_the_operation() {
     }
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = |payload| new_item(&[("payload", text(payload))]);
-    let added = fixture.try_enqueue(vec![item("a"), item("INSERT")]).await;
-    let Err(StoreError::Rejected(rejection)) = added else {
-        panic!("{added:?}");
-    };
+    let rejection = rejected(fixture.try_enqueue(vec![item("a"), item("INSERT")]).await);
     assert_eq!(rejection.item, Some(1));
     assert!(
         rejection.problem.text.contains("refused INSERT"),
@@ -245,10 +240,7 @@ async fn error_inside_a_trigger_is_the_tables_and_not_a_bug() {
     program.run(divides).await;
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let item = |payload| new_item(&[("payload", text(payload))]);
-    let added = fixture.try_enqueue(vec![item("a"), item("alone")]).await;
-    let Err(StoreError::Rejected(rejection)) = added else {
-        panic!("{added:?}");
-    };
+    let rejection = rejected(fixture.try_enqueue(vec![item("a"), item("alone")]).await);
     assert_eq!(rejection.problem.kind, ProblemKind::Trigger);
     fixture.enqueue(item("b")).await;
     fixture.enqueue(item("c")).await;

@@ -12,6 +12,7 @@ use lease_broker_store::{Facts as _, StoreError, Upkeep as _};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::unavailable;
 use crate::harness::fixture::{Fixture, call, keys, new_item, queue};
 use crate::harness::sqlite::SqliteHarness;
 
@@ -89,9 +90,7 @@ async fn write_that_waits_too_long_is_unavailable() {
         .store
         .claim(fixture.queue, calls.into(), usize::MAX)
         .await;
-    let Err(StoreError::Unavailable(outage)) = error else {
-        panic!("{error:?}");
-    };
+    let outage = unavailable(error);
     assert!(outage.reason.contains("write lock"), "{outage}");
     let one = start.elapsed();
     // Operations that wait behind it fail together. They do not each wait for the whole timeout.
@@ -119,9 +118,7 @@ async fn reader_that_keeps_the_file_out_of_wal_mode_is_named() {
     let other = harness.connect();
     let read = "CREATE TABLE item (id INTEGER PRIMARY KEY); BEGIN; SELECT * FROM item";
     other.execute_batch(read).expect(read);
-    let Err(StoreError::Unavailable(outage)) = SqliteSchema::open(&harness.path()) else {
-        panic!("opened");
-    };
+    let outage = unavailable(SqliteSchema::open(&harness.path()));
     let reason = "another program has a transaction open, so the file cannot be put into WAL mode";
     assert!(outage.reason.contains(reason), "{outage}");
 }

@@ -10,6 +10,7 @@ use lease_broker_store::sqlite::{SqliteStore, back_up, restore, system_clock};
 use lease_broker_store::{Applied, OutageCause, Store, StoreError};
 use lease_broker_value::Value;
 
+use crate::harness::errors::unavailable;
 use crate::harness::fixture::{Broker, new_item, queue};
 use crate::sqlite_files::small_disk::SmallDisk;
 use crate::support::skipped::skipped;
@@ -78,9 +79,7 @@ fn start_on_a_full_disk_names_the_cause() {
     drop(database);
     let mut filler = std::fs::File::create(disk.path().join("filler")).expect("a file");
     while filler.write_all(&[1; 4096]).is_ok() {}
-    let Err(StoreError::Unavailable(outage)) = open(&path).map(drop) else {
-        panic!("the disk is not full");
-    };
+    let outage = unavailable(open(&path).map(drop));
     assert_eq!(outage.cause, OutageCause::NoSpace, "{outage:?}");
     assert!(outage.reason.contains("no space is left"), "{outage:?}");
 }

@@ -4,12 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
-use lease_broker_store::StoreError;
 use lease_broker_store::schema::{Progress, Schema as _, Step, apply_missing};
 use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::misconfigured;
 use crate::harness::fixture::{Fixture, by, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
 use crate::support::database::query_value;
@@ -154,10 +154,7 @@ async fn removal_that_a_view_refuses_changes_nothing() {
     let [step] = &*steps else {
         panic!("{steps:?}");
     };
-    let refused = harness.run(step).await;
-    let Err(StoreError::Misconfigured(text)) = refused else {
-        panic!("not refused: {refused:?}");
-    };
+    let text = misconfigured(harness.run(step).await);
     assert!(text.contains("view report"), "{text}");
     assert!(text.contains("drop that one first"), "{text}");
     assert_eq!(harness.describe("my orders").await, adopted);
@@ -191,10 +188,7 @@ async fn names_of_indexes_that_are_taken_are_found_by_the_plan() {
     let others = "CREATE TABLE \"My Orders_lease_token\" (id INT);
         CREATE INDEX \"my orders_lease_due\" ON \"My Orders_lease_token\" (id)";
     harness.execute(others);
-    let refused = harness.plan(&spec()).await;
-    let Err(StoreError::Misconfigured(text)) = refused else {
-        panic!("not refused: {refused:?}");
-    };
+    let text = misconfigured(harness.plan(&spec()).await);
     assert!(
         text.contains("my orders_lease_due for an index, and another index of table My Orders_lease_token has it"),
         "{text}"
@@ -211,10 +205,7 @@ async fn refused_step_is_named() {
     let trigger = "CREATE TRIGGER finished BEFORE UPDATE ON \"my orders\" WHEN old.processed
         BEGIN SELECT RAISE(ABORT, 'finished orders are read-only'); END";
     harness.execute(trigger);
-    let refused = harness.apply(&spec()).await;
-    let Err(StoreError::Misconfigured(text)) = refused else {
-        panic!("not refused: {refused:?}");
-    };
+    let text = misconfigured(harness.apply(&spec()).await);
     assert_eq!(
         text,
         "mark the rows that are already completed: the schema refuses: finished orders are read-only"
@@ -228,10 +219,7 @@ async fn ignored_row_of_the_backfill_is_named_and_stays_planned() {
     let trigger = "UPDATE \"my orders\" SET processed = 1;
         CREATE TRIGGER frozen BEFORE UPDATE ON \"my orders\" WHEN old.id < 3 BEGIN SELECT RAISE(IGNORE); END";
     connection.execute_batch(trigger).expect(trigger);
-    let refused = harness.apply(&spec()).await;
-    let Err(StoreError::Misconfigured(text)) = refused else {
-        panic!("not refused: {refused:?}");
-    };
+    let text = misconfigured(harness.apply(&spec()).await);
     let expected = "mark the rows that are already completed: a trigger ignores the change of item 1 and 1 more";
     assert!(text.starts_with(expected), "{text}");
     let marked = "SELECT group_concat(id) FROM \"my orders\" WHERE lease_state = 3";
@@ -385,10 +373,7 @@ async fn plan_finds_a_taken_name_before_the_table_exists() {
     let harness = SqliteHarness::with("CREATE TABLE item_lease_due (id INT)").await;
     let mut spec = queue("item");
     spec.managed_columns = Some(vec![("payload".to_owned(), "TEXT".to_owned())]);
-    let refused = harness.plan(&spec).await;
-    let Err(StoreError::Misconfigured(text)) = refused else {
-        panic!("not refused: {refused:?}");
-    };
+    let text = misconfigured(harness.plan(&spec).await);
     assert!(
         text.contains("item_lease_due for an index, and another table has it"),
         "{text}"

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{OnComplete, QueueSpec, SoftLockColumn};
-use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::{self, misconfigured, rejected};
 use crate::harness::fixture::{
     Fixture, by, call, complete, item_table, keys, new_item, queue, text,
 };
@@ -16,20 +16,7 @@ use crate::support::database::query_value;
 
 /// Creates tables and returns the problems for which the queue over `item` is refused.
 async fn problems(sql: &str, spec: &QueueSpec) -> Vec<String> {
-    let harness = SqliteHarness::with(sql).await;
-    let problems = harness.check(spec).await.expect("check");
-    let Err(StoreError::Misconfigured(text)) = harness.open(std::slice::from_ref(spec)).await
-    else {
-        panic!("not refused");
-    };
-    let (listed, remedy) = text.split_once('\n').unwrap_or((&text, ""));
-    assert_eq!(listed, problems.join("; "));
-    // The commands are named only where they help.
-    let lacks_parts = problems
-        .iter()
-        .any(|problem| problem.contains(" lacks the "));
-    assert_eq!(remedy.contains("`lease-broker schema apply`"), lacks_parts);
-    problems
+    errors::problems(&SqliteHarness::with(sql).await, spec).await
 }
 
 #[tokio::test]
@@ -39,9 +26,7 @@ async fn refused_type_of_a_managed_column_names_the_queue() {
         managed_columns: Some(vec![("payload".to_owned(), "text default".to_owned())]),
         ..queue("item")
     };
-    let Err(StoreError::Misconfigured(text)) = harness.open(&[spec]).await else {
-        panic!("not refused");
-    };
+    let text = misconfigured(harness.open(&[spec]).await);
     assert!(text.starts_with("queue \"item\": "), "{text}");
     assert!(text.contains("managed_columns"), "{text}");
     assert!(!text.contains("CREATE TABLE"), "{text}");
@@ -148,9 +133,7 @@ async fn column_that_was_renamed_is_a_misconfiguration() {
     let claim = [call("worker", 1)].into();
     let claimed = fixture.store.claim(fixture.queue, claim, usize::MAX).await;
     for error in [settled.map(drop), claimed.map(drop)] {
-        let Err(StoreError::Misconfigured(error)) = error else {
-            panic!("{error:?}");
-        };
+        let error = misconfigured(error);
         assert!(error.contains("no such column: payload"), "{error}");
     }
 }
@@ -187,10 +170,7 @@ async fn strict_table_names_the_column_of_a_wrong_type() {
     ]);
     fixture.enqueue(good).await;
     let bad = new_item(&[("digest", text("no bytes"))]);
-    let error = fixture.try_enqueue(vec![bad]).await;
-    let Err(StoreError::Rejected(rejection)) = error else {
-        panic!("{error:?}");
-    };
+    let rejection = rejected(fixture.try_enqueue(vec![bad]).await);
     assert_eq!(
         rejection.column.as_deref(),
         Some("digest"),

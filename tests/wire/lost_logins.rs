@@ -8,6 +8,7 @@ use lease_broker::config::Sources;
 use lease_broker_store::mssql::{MssqlSchema, MssqlStore, Settings};
 use lease_broker_store::{Applied, Outage, OutageCause, StoreError, Upkeep as _};
 
+use crate::harness::errors::unavailable;
 use crate::harness::fixture::{new_item, queue, text};
 use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, enqueued, held};
@@ -61,9 +62,7 @@ impl Fixture {
             with_timeout(self.store.probe()).await,
             self.heartbeat(1).await.map(drop),
         ] {
-            let Err(StoreError::Unavailable(outage)) = outcome else {
-                panic!("no outage: {outcome:?}");
-            };
+            let outage = unavailable(outcome);
             assert_eq!(outage.cause, OutageCause::Login, "{outage}");
             assert_eq!(outage.applied, Applied::No, "{outage}");
             outages.push(outage);

@@ -6,6 +6,7 @@ use lease_broker_store::{OutageCause, StoreError};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::harness::errors::unavailable;
 use crate::support::skipped::skipped;
 use crate::wire::fixture::{LONG_LIMITS, Limits, PLAIN, SHORT, open_with};
 
@@ -59,10 +60,7 @@ async fn closed_connection_is_reported_with_the_address() {
         }
     });
     for _ in 0..2 {
-        let opened = open_with(address, LONG_LIMITS, PLAIN).await.map(drop);
-        let Err(StoreError::Unavailable(outage)) = opened else {
-            panic!("no outage: {opened:?}");
-        };
+        let outage = unavailable(open_with(address, LONG_LIMITS, PLAIN).await.map(drop));
         let expected = format!("{address}: the server closed the connection during the login");
         assert!(outage.reason.starts_with(&expected), "{outage:?}");
         assert_eq!(outage.cause, OutageCause::NoConnection);
