@@ -11,7 +11,7 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
-use super::parts::{LeftOut, Parts};
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::settle::MAX_ERROR_UNITS;
 use super::types::{self, ColumnType};
@@ -43,20 +43,13 @@ impl MssqlOperations {
             let list = part.iter().map(entry).collect();
             let lists = ListParameters::new(vec![list, vec![entry_of(queue, cancellation)]]);
             let ended = self.cancel_part(queue, leases, &lists, &mut cancelled);
-            match ended.await {
-                Ok(()) => parts.note_success(),
-                Err(error) => {
-                    let left_out = match parts.divide(part, error) {
-                        // Earlier batches have ended leases.
-                        Err(error) if !cancelled.ended.is_empty() => {
-                            return Err(error.maybe_applied());
-                        }
-                        left_out => left_out?,
-                    };
-                    for (index, refusal) in left_out.into_iter().flat_map(LeftOut::refusals) {
-                        cancelled.results[index] = Cancelled::Refused(refusal);
-                    }
-                }
+            let refusals = match parts.end(part, ended.await) {
+                // Earlier batches have ended leases.
+                Err(error) if !cancelled.ended.is_empty() => return Err(error.maybe_applied()),
+                refusals => refusals?,
+            };
+            for (index, refusal) in refusals {
+                cancelled.results[index] = Cancelled::Refused(refusal);
             }
         }
         Ok(cancelled)

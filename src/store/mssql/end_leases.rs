@@ -7,7 +7,7 @@ use super::catalogue::Table;
 use super::connection::Connection;
 use super::error::{OperationFailure, into_refusal, of_schema_change};
 use super::list_parameters::{ListEntry, ListParameters};
-use super::parts::{LeftOut, Parts};
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::statement_parts::roll_back_on_error;
 use super::{decode, types};
@@ -79,14 +79,9 @@ impl<'a> EndLeases<'a> {
             let mut parts = Parts::of((0..keys.len()).collect());
             while let Some(part) = parts.next() {
                 let entries: Vec<&Key> = part.iter().map(|index| &keys[*index]).collect();
-                let left_out = match self.end(connection, &self.end, &entries).await {
-                    Ok(count) => {
-                        ended.count += count;
-                        continue;
-                    }
-                    Err(error) => parts.divide(part, error)?,
-                };
-                for (index, _) in left_out.into_iter().flat_map(LeftOut::refusals) {
+                let result = self.end(connection, &self.end, &entries).await;
+                let result = result.map(|count| ended.count += count);
+                for (index, _) in parts.end(part, result)? {
                     let key = &keys[index];
                     match self.end(connection, &self.end_without_mirror, &[key]).await {
                         Ok(count) => ended.count += count,

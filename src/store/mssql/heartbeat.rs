@@ -10,7 +10,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::parts::{LeftOut, Parts};
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use super::written_columns::stored_checkpoint;
 use crate::{LeaseExpiry, QueueIndex, Renewal, Renewed, StoreError};
@@ -57,14 +57,9 @@ impl MssqlOperations {
             };
             let list = part.iter().map(entry).collect();
             let extended = self.extend(sql, list, &mut renewed);
-            match extended.await {
-                Ok(()) => parts.note_success(),
-                Err(error) => {
-                    let left_out = parts.divide(part, error)?;
-                    for (index, refusal) in left_out.into_iter().flat_map(LeftOut::refusals) {
-                        renewed[index] = Renewed::Refused(refusal);
-                    }
-                }
+            let extended = extended.await;
+            for (index, refusal) in parts.end(part, extended)? {
+                renewed[index] = Renewed::Refused(refusal);
             }
         }
         for (index, renewal) in renewals.iter().enumerate() {

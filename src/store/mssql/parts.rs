@@ -65,6 +65,24 @@ impl Parts {
         self.has_applied = true;
     }
 
+    /// Notes the result of a part's batch. If the batch failed, its part is divided. Returns the refusal of each entry that is left
+    /// out instead, with its index.
+    ///
+    /// # Errors
+    /// As for [`Self::divide`].
+    pub(super) fn end(
+        &mut self,
+        part: Vec<usize>,
+        result: Result<(), StoreError>,
+    ) -> Result<Vec<(usize, Refusal)>, StoreError> {
+        let Err(error) = result else {
+            self.note_success();
+            return Ok(Vec::new());
+        };
+        let left_out = self.divide(part, error)?;
+        Ok(left_out.map_or_else(Vec::new, LeftOut::refusals))
+    }
+
     /// Divides a part whose batch failed. Returns the entries that are left out instead, if it cannot be divided.
     ///
     /// # Errors

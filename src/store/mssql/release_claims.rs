@@ -10,7 +10,7 @@ use super::decode;
 use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
-use super::parts::{LeftOut, Parts};
+use super::parts::Parts;
 use super::queue_statements::QueueStatements;
 use crate::{QueueIndex, ReleasedClaims, StoreError};
 
@@ -41,17 +41,14 @@ impl MssqlOperations {
         let mut parts = Parts::of((0..tokens.len()).filter(is_first).collect());
         while let Some(part) = parts.next() {
             let ended = self.release_part(queue, tokens, &part, &mut released);
-            match ended.await {
-                Ok(()) => parts.note_success(),
-                Err(error) => match parts.divide(part, error) {
-                    // Earlier batches have released leases.
-                    Err(error) if !released.ended.is_empty() => return Err(error.maybe_applied()),
-                    left_out => {
-                        let refusals = left_out?.into_iter().flat_map(LeftOut::refusals);
-                        released.locked.extend(refusals.map(|(index, _)| index));
-                    }
-                },
-            }
+            let ended = ended.await;
+            let refusals = match parts.end(part, ended) {
+                // Earlier batches have released leases.
+                Err(error) if !released.ended.is_empty() => return Err(error.maybe_applied()),
+                refusals => refusals?,
+            };
+            let locked = refusals.into_iter().map(|(index, _)| index);
+            released.locked.extend(locked);
         }
         Ok(released)
     }
