@@ -114,16 +114,14 @@ fn cancel_operations(
 ) -> Result<Vec<CancelledOperation>, StoreError> {
     let mut cancel = connection.prepare(&plain(EPOCH, "cancel_operations"))?;
     cancel.raw_bind_parameter(2, now)?;
-    let mut rows = cancel.raw_query();
-    let mut operations = Vec::new();
-    while let Some(row) = rows.next()? {
-        operations.push(CancelledOperation {
+    let operations = cancel.raw_query().mapped(|row| {
+        Ok(CancelledOperation {
             id: Uuid::from_bytes(row.get(0)?),
             queue: row.get(1)?,
             kind: row.get(2)?,
-        });
-    }
-    Ok(operations)
+        })
+    });
+    Ok(operations.collect::<Result<_, _>>()?)
 }
 
 /// Ends the leases of a queue and returns their number. If a constraint or a trigger refuses this for a row, its mirror columns stay
@@ -179,11 +177,9 @@ fn find_leased(
     let mut find = connection.prepare(&render(EPOCH, "find_leased", placeholders))?;
     let columns = find.column_count();
     find.raw_bind_parameter(4, fence)?;
-    let mut rows = find.raw_query();
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
+    let keys = find.raw_query().mapped(|row| {
         let key = (0..columns).map(|column| Ok(read(row.get_ref(column)?)));
-        keys.push(Key(key.collect::<rusqlite::Result<_>>()?));
-    }
-    Ok(keys)
+        key.collect::<Result<_, _>>().map(Key)
+    });
+    Ok(keys.collect::<Result<_, _>>()?)
 }

@@ -103,12 +103,7 @@ pub(super) fn list(
         3,
         &[&json(queues), &only_running, &create_time, &limit],
     )?;
-    let mut rows = statement.raw_query();
-    let mut operations = Vec::new();
-    while let Some(row) = rows.next()? {
-        operations.push(read_row(row)?);
-    }
-    Ok(operations)
+    statement.raw_query().and_then(read_row).collect()
 }
 
 /// Ends an operation. See [`Operate::cancel_operation`](crate::Operate::cancel_operation).

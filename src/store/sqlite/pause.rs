@@ -100,12 +100,7 @@ pub(super) fn has_tables(connection: &Connection) -> Result<bool, StoreError> {
 /// Returns the pauses of all queues. See [`Browse::pauses`](crate::Browse::pauses).
 pub(super) fn read_all(connection: &Connection, now: i64) -> Result<Vec<QueuePause>, StoreError> {
     let mut statement = connection.prepare_cached(&READ_ALL)?;
-    let mut rows = statement.query(("", now))?;
-    let mut pauses = Vec::new();
-    while let Some(row) = rows.next()? {
-        pauses.push(read_pause(row)?);
-    }
-    Ok(pauses)
+    statement.query_and_then(("", now), read_pause)?.collect()
 }
 
 fn read_pause(row: &Row<'_>) -> Result<QueuePause, StoreError> {

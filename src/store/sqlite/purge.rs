@@ -182,12 +182,8 @@ fn find_archived(
     let mut find = connection.prepare_cached(&archive.find)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     bind(&mut find, 4, &[&limit, &before])?;
-    let mut rows = find.raw_query();
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(row.get(0)?);
-    }
-    Ok(found)
+    let found = find.raw_query().mapped(|row| row.get(0));
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// Counts old rows of the archive. See [`Upkeep::count_archived`](crate::Upkeep::count_archived).

@@ -123,20 +123,18 @@ impl ReaperRun<'_> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         bind(&mut statement, 4, &[&limit, &self.now])?;
         let state_column = queue.key.len() + HELD_COLUMNS;
-        let mut rows = statement.raw_query();
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
+        let found = statement.raw_query().and_then(|row| {
             let is_leased = row.get::<_, i64>(state_column)? == i64::from(State::Leased.code());
             let has_fence = row.get_ref(queue.key.len())?.as_i64().is_ok();
-            found.push(if !has_fence {
+            Ok(if !has_fence {
                 DueRow::NoFence(queue.read_key(row)?)
             } else if is_leased {
                 DueRow::Leased(queue.read_ended(row, self.now, State::Ready)?)
             } else {
                 DueRow::Delayed(queue.read_lease(row)?)
-            });
-        }
-        Ok(found)
+            })
+        });
+        found.collect()
     }
 
     /// Ends the lease or the delay of a row. If the row refuses, it can be half changed.

@@ -55,10 +55,7 @@ fn find_claim(
     let now = context.now();
     let mut find = context.connection.prepare_cached(&queue.sql.find_claim)?;
     bind(&mut find, 4, &[&Token(token), &now])?;
-    let mut rows = find.raw_query();
-    let mut leases = Vec::new();
-    while let Some(row) = rows.next()? {
-        leases.push(queue.read_ended(row, now, State::Ready)?);
-    }
-    Ok(leases)
+    let leases = find.raw_query();
+    let leases = leases.mapped(|row| queue.read_ended(row, now, State::Ready));
+    Ok(leases.collect::<Result<_, _>>()?)
 }

@@ -17,18 +17,11 @@ const SECRETS: &str = lease_broker_sql::sqlite::SECRETS;
 /// Reads all secrets. `now`: milliseconds since 1970.
 pub(super) fn read(connection: &Connection, now: i64) -> Result<Vec<StoredSecret>, StoreError> {
     let mut read = connection.prepare(&plain(SECRETS, "read"))?;
-    let mut rows = read.query([now])?;
-    let mut secrets = Vec::new();
-    while let Some(row) = rows.next()? {
+    let secrets = read.query_and_then([now], |row| {
         let bytes: Vec<u8> = row.get(1)?;
-        secrets.push(stored_secret(
-            row.get(0)?,
-            &bytes,
-            row.get(2)?,
-            row.get(3)?,
-        )?);
-    }
-    Ok(secrets)
+        stored_secret(row.get(0)?, &bytes, row.get(2)?, row.get(3)?)
+    })?;
+    secrets.collect()
 }
 
 /// Adds a secret. See [`Upkeep::rotate_secrets`](crate::Upkeep::rotate_secrets).
