@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lease_broker_model::group::QueueLimits;
-use lease_broker_model::item_state::{Backoff, RetryPolicy};
+use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
 use lease_broker_model::queue::{
-    ClaimStrategy, KeepFor, LeaseBounds, OnComplete, Order, QueueSpec, SoftLock,
+    ClaimStrategy, KeepFor, LeaseBounds, Mirror, MirrorValue, OnComplete, Order, OrderColumn,
+    QueueSpec, SoftLock,
 };
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -50,5 +51,22 @@ pub(crate) fn spec(table: &str) -> QueueSpec {
         enqueue_memory: Duration::from_secs(86_400),
         keep_for: KeepFor::default(),
         allows_purge: true,
+    }
+}
+
+/// Returns an order by these columns. A column with the prefix `-` is descending.
+pub(crate) fn by(columns: &[&str]) -> Order {
+    let part = |&name: &&str| OrderColumn {
+        column: name.trim_start_matches('-').to_owned(),
+        descending: name.starts_with('-'),
+    };
+    Order::By(columns.iter().map(part).collect())
+}
+
+pub(crate) fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
+    Mirror {
+        state,
+        column: column.to_owned(),
+        value,
     }
 }

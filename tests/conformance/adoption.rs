@@ -1,13 +1,15 @@
 //! Adoption of existing tables: schema changes, checks, keys and renamed soft-lock columns.
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, Order, SoftLockColumn};
+use lease_broker_model::queue::{MirrorValue, OnComplete, Order, SoftLockColumn};
 use lease_broker_store::StoreError;
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::errors::misconfigured;
-use crate::harness::fixture::{Broker, Fixture, by, call, complete, item_table, keys, queue, text};
+use crate::harness::fixture::{
+    Broker, Fixture, by, call, complete, item_table, keys, mirror, queue, text,
+};
 use crate::harness::table::{Kind, Table};
 
 fn row(id: i64) -> [(&'static str, Value); 2] {
@@ -89,11 +91,7 @@ pub(crate) async fn missing_table_and_columns_are_named<H: Harness>() {
     let mut spec = queue("item");
     spec.order = by(&["rank"]);
     spec.columns = Some(vec!["body".to_owned()]);
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "done".to_owned(),
-        value: MirrorValue::Now,
-    }];
+    spec.mirror = vec![mirror(State::Completed, "done", MirrorValue::Now)];
     let problems = harness.check(&spec).await.expect("check").join("; ");
     for name in ["rank", "body", "done"] {
         assert!(problems.contains(name), "{name} in {problems}");
@@ -152,11 +150,11 @@ pub(crate) async fn dropped_table_is_a_misconfiguration<H: Harness>() {
 pub(crate) async fn interrupted_adoption_continues<H: Harness>() {
     let mut spec = queue("item");
     spec.on_complete = OnComplete::Archive("done".to_owned());
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "payload".to_owned(),
-        value: MirrorValue::Literal(text("done")),
-    }];
+    spec.mirror = vec![mirror(
+        State::Completed,
+        "payload",
+        MirrorValue::Literal(text("done")),
+    )];
     let mut left = usize::MAX;
     while left > 0 {
         let harness = H::start().await;

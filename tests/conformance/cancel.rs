@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{Cancellation, Cancelled, CancelledLease, Renewed};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, fail, item_table, queue, text};
+use crate::harness::fixture::{
+    Broker, Fixture, HOUR, MINUTE, fail, item_table, mirror, queue, text,
+};
 use crate::harness::table::{Kind, Table};
 
 pub(crate) fn because(reason: &str) -> Cancellation {
@@ -281,11 +283,8 @@ pub(crate) async fn malformed_keys_are_refused<H: Harness>() {
 
 pub(crate) async fn cancellation_sets_the_mirror_of_the_new_state<H: Harness>() {
     let fixture = Fixture::<H>::with(2, |queue| {
-        let mirror = |state, value: &str| Mirror {
-            state,
-            column: "payload".to_owned(),
-            value: MirrorValue::Literal(text(value)),
-        };
+        let mirror =
+            |state, value: &str| mirror(state, "payload", MirrorValue::Literal(text(value)));
         queue.mirror = vec![mirror(State::Ready, "open"), mirror(State::Dead, "stopped")];
     })
     .await;

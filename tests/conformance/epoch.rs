@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, Order, OrderColumn};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{OperationKind, OperationState, SettingsHash, Settled};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, HOUR, complete, fail, keys};
+use crate::harness::fixture::{Fixture, HOUR, by, complete, fail, keys, mirror};
 
 use super::instances::{announce, instance};
 use super::operations::started;
@@ -60,15 +60,12 @@ pub(crate) async fn table_without_later_columns_loses_its_leases<H: Harness>() {
     spec.columns = Some(later());
     spec.writable = later();
     spec.filterable = later();
-    spec.order = Order::By(vec![OrderColumn {
-        column: "later".to_owned(),
-        descending: true,
-    }]);
-    spec.mirror = vec![Mirror {
-        state: State::Ready,
-        column: "later".to_owned(),
-        value: MirrorValue::Literal(Value::Int(1)),
-    }];
+    spec.order = by(&["-later"]);
+    spec.mirror = vec![mirror(
+        State::Ready,
+        "later",
+        MirrorValue::Literal(Value::Int(1)),
+    )];
     spec.max_checkpoint_bytes = Some(100);
     let epoch = fixture.harness.begin_epoch(&[spec]).await;
     assert_eq!(epoch.expect("an epoch").ended_leases[0].1, 1);

@@ -2,14 +2,14 @@
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{LatestTime, NewItem, ProblemKind};
 use lease_broker_value::Value;
 use tokio::time::Instant;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, about, call, fail, item_table, keys, new_item, queue, text,
+    Fixture, HOUR, MINUTE, about, call, fail, item_table, keys, mirror, new_item, queue, text,
 };
 use crate::harness::table::Kind;
 
@@ -223,11 +223,8 @@ pub(crate) async fn refused_rows_do_not_stop_the_reaper<H: Harness>() {
             (State::Leased, "busy"),
             (State::Delayed, "later"),
         ] {
-            spec.mirror.push(Mirror {
-                state,
-                column: "status".to_owned(),
-                value: MirrorValue::Literal(text(status)),
-            });
+            spec.mirror
+                .push(mirror(state, "status", MirrorValue::Literal(text(status))));
         }
         let tables = [table.unique(&["payload", "status"])];
         let fixture = Fixture::<H>::over(&tables, vec![spec]).await;

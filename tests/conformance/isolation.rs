@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{ClaimCall, QueueIndex, Rejection, StoreError};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::errors::rejected;
-use crate::harness::fixture::{Fixture, call, item_table, keys, new_item, queue, text};
+use crate::harness::fixture::{Fixture, call, item_table, keys, mirror, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 
 /// The row cannot be claimed. It becomes dead, and the claim gets the other items.
@@ -65,11 +65,8 @@ pub(crate) async fn refused_worker_id_leaves_other_claims<H: Harness>() {
     );
     harness.run_sql(&create).await.expect(&create);
     let mut spec = queue("item");
-    spec.mirror.push(Mirror {
-        state: State::Leased,
-        column: "holder".to_owned(),
-        value: MirrorValue::Worker,
-    });
+    spec.mirror
+        .push(mirror(State::Leased, "holder", MirrorValue::Worker));
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     for id in 1..=4 {
         let row = [("id", Value::Int(id))];

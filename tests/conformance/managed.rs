@@ -2,14 +2,14 @@
 
 use lease_broker_model::group::QueueLimits;
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::{SettingsHash, StoreError};
 use lease_broker_value::Value;
 
 use super::groups::{PARALLEL, STRICT, groups};
 use super::instances::{announce, instance};
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, SECOND, by, keys, new_item, queue, text};
+use crate::harness::fixture::{Broker, Fixture, SECOND, by, keys, mirror, new_item, queue, text};
 use crate::harness::table::Kind;
 
 pub(crate) async fn managed_table_is_created_when_the_store_opens<H: Harness>() {
@@ -84,11 +84,11 @@ pub(crate) async fn restart_leaves_items_of_a_managed_table_ready<H: Harness>() 
     let harness = H::start().await;
     let mut spec = queue("made");
     spec.managed_columns = Some(vec![("payload".to_owned(), H::declare(Kind::Text))]);
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "payload".to_owned(),
-        value: MirrorValue::Literal(text("one")),
-    }];
+    spec.mirror = vec![mirror(
+        State::Completed,
+        "payload",
+        MirrorValue::Literal(text("one")),
+    )];
     let specs = [spec];
     drop(harness.open(&specs).await.expect("open"));
     let row = [("payload", text("one"))];

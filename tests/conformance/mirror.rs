@@ -10,17 +10,10 @@ use lease_broker_value::Value;
 use super::cancel::{because, cancel};
 use crate::harness::Harness;
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, SECOND, call, fail, item_table, keys, new_item, queue, release, text,
+    Fixture, HOUR, MINUTE, SECOND, call, fail, item_table, keys, mirror, new_item, queue, release,
+    text,
 };
 use crate::harness::table::{Kind, Table};
-
-fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
-    Mirror {
-        state,
-        column: column.to_owned(),
-        value,
-    }
-}
 
 fn literal(value: Value) -> MirrorValue {
     MirrorValue::Literal(value)

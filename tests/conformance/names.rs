@@ -1,14 +1,14 @@
 //! Names of tables, columns and queues that need quoting, such as keywords and fragments of SQL.
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_store::{FollowUp, NewItem, QueueIndex, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{
-    Fixture, HOUR, MINUTE, by, complete_with, fail, new_item, queue, text,
+    Fixture, HOUR, MINUTE, by, complete_with, fail, mirror, new_item, queue, text,
 };
 use crate::harness::table::{Kind, Table};
 
@@ -25,13 +25,13 @@ const HOSTILE: [&str; 9] = [
 ];
 
 fn hostile_queue<H: Harness>(name: &str) -> (Table, QueueSpec) {
-    let [key, payload, rank, mirror, archive] =
+    let [key, payload, rank, mirrored, archive] =
         ["k", "p", "r", "m", "archive"].map(|suffix| format!("{name}{suffix}"));
     let table = Table::new(name)
         .required(&key, Kind::BigInt)
         .required(&payload, Kind::Text)
         .column(&rank, Kind::Int)
-        .column(&mirror, Kind::Text)
+        .column(&mirrored, Kind::Text)
         .key(&[&key])
         .unique(&[&payload]);
     let mut spec = queue(name);
@@ -40,11 +40,8 @@ fn hostile_queue<H: Harness>(name: &str) -> (Table, QueueSpec) {
     spec.order = by(&[&rank]);
     spec.on_complete = OnComplete::Archive(H::table_name(&archive));
     for state in [State::Ready, State::Leased, State::Completed] {
-        spec.mirror.push(Mirror {
-            state,
-            column: mirror.clone(),
-            value: MirrorValue::Literal(text(name)),
-        });
+        spec.mirror
+            .push(mirror(state, &mirrored, MirrorValue::Literal(text(name))));
     }
     for column in SoftLockColumn::ALL {
         let own = format!("{name}{}", column.default_name());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{
     Cancellation, Checkpoints, ItemChange, ItemSearch, LONGEST_HOLD, OperationBatch, OperationKind,
     OperationState, StoreError,
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::operations::{DAY, read, takes};
 use super::search::{find_all, keys, search};
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, text};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, mirror, text};
 use crate::harness::operation::{Running, redrive};
 use crate::harness::table::Kind;
 
@@ -151,11 +151,7 @@ pub(crate) async fn cancelled_operation_changes_nothing<H: Harness>() {
 }
 
 pub(crate) async fn redriven_items_can_be_delayed_and_keep_attempts<H: Harness>() {
-    let mirror = |state, value: &str| Mirror {
-        state,
-        column: "payload".to_owned(),
-        value: MirrorValue::Literal(text(value)),
-    };
+    let mirror = |state, value: &str| mirror(state, "payload", MirrorValue::Literal(text(value)));
     let fixture = Fixture::<H>::with(4, |spec| {
         spec.max_checkpoint_bytes = Some(100);
         spec.mirror = vec![

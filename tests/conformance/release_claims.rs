@@ -1,12 +1,12 @@
 //! Releases of all leases that a claim got, by the token of the claim.
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_value::Value;
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, call, keys, new_item, text};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, call, keys, mirror, new_item, text};
 
 /// Claims with this token, for an hour.
 async fn claim(broker: &Broker, token: Uuid, max_items: usize) -> Vec<String> {
@@ -90,11 +90,8 @@ pub(crate) async fn lease_released_by_its_claim_is_lost<H: Harness>() {
 
 pub(crate) async fn released_claim_sets_the_ready_mirror<H: Harness>() {
     let fixture = Fixture::<H>::with(1, |queue| {
-        let mirror = |state, value: &str| Mirror {
-            state,
-            column: "payload".to_owned(),
-            value: MirrorValue::Literal(text(value)),
-        };
+        let mirror =
+            |state, value: &str| mirror(state, "payload", MirrorValue::Literal(text(value)));
         queue.mirror = vec![mirror(State::Ready, "open"), mirror(State::Leased, "busy")];
     })
     .await;

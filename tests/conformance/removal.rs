@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{MirrorValue, QueueSpec, SoftLockColumn};
 use lease_broker_store::{Instance, StoreError};
 use lease_broker_value::Value;
 use rand::rngs::StdRng;
@@ -13,7 +13,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, by, fail, item_table, keys, queue, release, text};
+use crate::harness::fixture::{
+    Broker, Fixture, by, fail, item_table, keys, mirror, queue, release, text,
+};
 use crate::harness::table::{Kind, Table};
 
 async fn remove<H: Harness>(harness: &H, spec: &QueueSpec) {
@@ -217,11 +219,11 @@ pub(crate) async fn fence_counts_on_after_removal<H: Harness>() {
 /// A queue whose completed rows say "done" in a column of the table.
 fn mirrored_queue() -> QueueSpec {
     let mut spec = queue("item");
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "payload".to_owned(),
-        value: MirrorValue::Literal(text("done")),
-    }];
+    spec.mirror = vec![mirror(
+        State::Completed,
+        "payload",
+        MirrorValue::Literal(text("done")),
+    )];
     spec
 }
 

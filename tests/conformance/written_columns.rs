@@ -3,14 +3,14 @@
 use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::item_state::State;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete};
+use lease_broker_model::queue::{MirrorValue, OnComplete};
 use lease_broker_store::{Ending, FollowUp, QueueIndex, Settled, Settlement};
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
 use crate::harness::fixture::{
-    Broker, Fixture, HOUR, MINUTE, complete, complete_with, fail, item_table, new_item, queue,
-    release, text,
+    Broker, Fixture, HOUR, MINUTE, complete, complete_with, fail, item_table, mirror, new_item,
+    queue, release, text,
 };
 use crate::harness::table::{Kind, Table};
 
@@ -256,11 +256,11 @@ pub(crate) async fn columns_that_cannot_be_written_fail_the_check<H: Harness>() 
         let all = problems.join("; ");
         assert!(all.contains(problem) && all.contains("writable"), "{all}");
         spec.writable.clear();
-        spec.mirror = vec![Mirror {
-            state: State::Ready,
-            column: name.to_owned(),
-            value: MirrorValue::Literal(Value::Int(1)),
-        }];
+        spec.mirror = vec![mirror(
+            State::Ready,
+            name,
+            MirrorValue::Literal(Value::Int(1)),
+        )];
         let problems = harness
             .check(&spec)
             .await

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lease_broker_model::item_state::{Backoff, RetryPolicy, State};
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
-use lease_broker_model::queue::{LeaseBounds, Order, OrderColumn, QueueSpec};
+use lease_broker_model::queue::{LeaseBounds, QueueSpec};
 use lease_broker_store::{
     Browse, ClaimCall, Claimed, ClaimedItem, Ending, EnqueueOnce, EnqueuedOnce, FollowUp,
     LeaseExpiry, ListedItem, NewItem, QueueIndex, Reaped, Renewal, Renewed, Settled, Settlement,
@@ -21,6 +21,8 @@ use uuid::Uuid;
 
 use super::table::{Kind, Table};
 use super::{Harness, test_queue};
+
+pub(crate) use super::test_queue::{by, mirror};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -46,15 +48,6 @@ pub(crate) fn queue(table: &str) -> QueueSpec {
         },
         ..test_queue::spec(table)
     }
-}
-
-/// Returns an order by these columns. A column with the prefix `-` is descending.
-pub(crate) fn by(columns: &[&str]) -> Order {
-    let part = |&name: &&str| OrderColumn {
-        column: name.trim_start_matches('-').to_owned(),
-        descending: name.starts_with('-'),
-    };
-    Order::By(columns.iter().map(part).collect())
 }
 
 /// Returns the table that most tests use: `id` and `payload`.

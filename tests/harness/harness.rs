@@ -2,7 +2,11 @@
 //!
 //! A harness creates and changes tables as another program would, adopts a table as a queue, opens a store as a broker
 //! would, and lets time pass. Each store has one implementation. The modules also have the test data and the fixture.
-#![allow(dead_code, reason = "each test target uses a different part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test target uses a different part"
+)]
 
 pub(crate) mod errors;
 pub(crate) mod fixture;

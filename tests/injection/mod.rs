@@ -3,10 +3,10 @@
 //! Each name must work as a name and each value as a value. A second table, `witness`, must stay unchanged.
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Fixture, MINUTE, by, call, new_item, queue, text};
+use crate::harness::fixture::{Fixture, MINUTE, by, call, mirror, new_item, queue, text};
 use crate::harness::table::{Kind, Table};
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_store::{Ending, NewItem};
 use lease_broker_value::Value;
 use proptest::collection::vec;
@@ -97,13 +97,13 @@ fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [Strin
         number += 1;
         format!("{number}{name}")
     });
-    let [key, payload, rank, mirror] = columns.each_ref().map(String::as_str);
+    let [key, payload, rank, mirrored] = columns.each_ref().map(String::as_str);
     let name = format!("t{}", case.table);
     let table = Table::new(&name)
         .required(key, Kind::Text)
         .column(payload, Kind::LongText)
         .column(rank, Kind::Int)
-        .column(mirror, Kind::Text)
+        .column(mirrored, Kind::Text)
         .key(&[key]);
     let mut spec = queue(&name);
     spec.name.clone_from(&case.queue);
@@ -112,11 +112,7 @@ fn table_and_queue<H: Harness>(case: &HostileNames) -> (Table, QueueSpec, [Strin
     spec.order = by(&[rank]);
     spec.on_complete = OnComplete::Archive(H::table_name(&format!("a{}", case.table)));
     spec.mirror = [State::Ready, State::Leased, State::Completed]
-        .map(|state| Mirror {
-            state,
-            column: mirror.to_owned(),
-            value: MirrorValue::Literal(text(&case.table)),
-        })
+        .map(|state| mirror(state, mirrored, MirrorValue::Literal(text(&case.table))))
         .into();
     for part in SoftLockColumn::ALL {
         let name = format!("{}{}", part.default_name(), case.soft_lock);

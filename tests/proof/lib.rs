@@ -19,4 +19,5 @@ pub mod pause;
 pub mod poison;
 pub mod suspects;
 #[path = "../../src/store/test_queue.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
 mod test_queue;

@@ -1,12 +1,12 @@
 //! Adoption of a table by the scripts of `schema plan`, backfill of many rows, suggestions, and removal.
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::schema::{Progress, Schema as _};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, by, keys, queue};
+use crate::harness::fixture::{Fixture, by, keys, mirror, queue};
 use crate::harness::program::{Program, start, start_on_sql_server};
 
 const ORDERS: &str = "CREATE TABLE orders (id int IDENTITY(1, 1) PRIMARY KEY, customer nvarchar(40) NOT NULL,
@@ -17,11 +17,11 @@ fn spec() -> QueueSpec {
     let mut spec = queue("orders");
     spec.order = by(&["-urgency"]);
     spec.on_complete = OnComplete::Archive("done".to_owned());
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "processed".to_owned(),
-        value: MirrorValue::Literal(Value::Bool(true)),
-    }];
+    spec.mirror = vec![mirror(
+        State::Completed,
+        "processed",
+        MirrorValue::Literal(Value::Bool(true)),
+    )];
     spec
 }
 

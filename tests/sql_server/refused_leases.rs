@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_store::{Cancellation, Cancelled, CancelledLease, ClaimedItem, Renewal, Renewed};
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, HOUR, queue, text};
+use crate::harness::fixture::{Fixture, HOUR, mirror, queue, text};
 use crate::harness::mssql::MssqlHarness;
 use crate::harness::program::{Program, start};
 
@@ -123,11 +123,8 @@ async fn new_epoch_ends_a_lease_without_its_refused_mirror() {
         .await;
     let mut spec = queue("item");
     for (state, status) in [(State::Ready, "new"), (State::Leased, "busy")] {
-        spec.mirror.push(Mirror {
-            state,
-            column: "status".to_owned(),
-            value: MirrorValue::Literal(text(status)),
-        });
+        spec.mirror
+            .push(mirror(state, "status", MirrorValue::Literal(text(status))));
     }
     let fixture = Box::pin(Fixture::adopt(harness, vec![spec])).await;
     assert_eq!(fixture.claim(9).await.len(), 3);

@@ -2,7 +2,7 @@
 
 use lease_broker_model::group::GroupOrder;
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete};
+use lease_broker_model::queue::{MirrorValue, OnComplete};
 use lease_broker_store::{ArchiveCutoff, Cancelled, Renewal, Renewed, StoreError};
 use lease_broker_value::Value;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::conformance::cancel::{because, cancel};
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
 use crate::harness::errors::rejected;
 use crate::harness::fixture::{
-    Broker, Fixture, HOUR, MINUTE, call, item_table, keys, new_item, queue,
+    Broker, Fixture, HOUR, MINUTE, call, item_table, keys, mirror, new_item, queue,
 };
 use crate::harness::sqlite::SqliteHarness;
 use crate::support::database::query_value;
@@ -96,11 +96,8 @@ async fn claim_in_a_queue_with_groups_passes_over_the_group() {
 #[tokio::test]
 async fn worker_whose_id_breaks_it_gets_no_item() {
     let mut spec = queue("item");
-    spec.mirror.push(Mirror {
-        state: State::Leased,
-        column: "worker".to_owned(),
-        value: MirrorValue::Worker,
-    });
+    spec.mirror
+        .push(mirror(State::Leased, "worker", MirrorValue::Worker));
     let tables = "CREATE TABLE worker (id TEXT PRIMARY KEY);
         INSERT INTO worker VALUES ('known');
         CREATE TABLE item (id INTEGER PRIMARY KEY, worker TEXT REFERENCES worker (id) DEFERRABLE INITIALLY DEFERRED);

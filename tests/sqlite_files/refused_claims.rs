@@ -2,14 +2,14 @@
 
 use lease_broker_model::group::GroupOrder;
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, QueueSpec};
+use lease_broker_model::queue::{MirrorValue, QueueSpec};
 use lease_broker_store::{ClaimCall, StoreError};
 
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
 use crate::harness::Harness as _;
 use crate::harness::errors::rejected;
 use crate::harness::fixture::{
-    Broker, Fixture, HOUR, MINUTE, SECOND, call, item_table, keys, queue,
+    Broker, Fixture, HOUR, MINUTE, SECOND, call, item_table, keys, mirror, queue,
 };
 use crate::harness::sqlite::SqliteHarness;
 
@@ -231,11 +231,8 @@ async fn row_that_cannot_become_dead_is_passed_over() {
 async fn refused_row_of_a_queue_that_shows_workers_is_passed_over() {
     for action in ["ABORT", "ROLLBACK"] {
         let mut spec = queue("item");
-        spec.mirror.push(Mirror {
-            state: State::Leased,
-            column: "payload".to_owned(),
-            value: MirrorValue::Worker,
-        });
+        spec.mirror
+            .push(mirror(State::Leased, "payload", MirrorValue::Worker));
         let fixture = Fixture::<SqliteHarness>::over(&[item_table("item")], vec![spec]).await;
         fixture.insert(1..=4).await;
         let trigger = format!(

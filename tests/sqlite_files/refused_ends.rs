@@ -1,11 +1,11 @@
 //! Leases that a trigger or a constraint does not let end: when they expire, and after a restore.
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue};
+use lease_broker_model::queue::MirrorValue;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
-use crate::harness::fixture::{Fixture, MINUTE, item_table, queue, text};
+use crate::harness::fixture::{Fixture, MINUTE, item_table, mirror, queue, text};
 use crate::harness::sqlite::SqliteHarness;
 use crate::harness::table::Kind;
 
@@ -54,11 +54,8 @@ async fn due_row_whose_fencing_token_is_a_text_is_named_with_it() {
 async fn leased() -> Fixture<SqliteHarness> {
     let mut spec = queue("item");
     for (state, status) in [(State::Ready, "new"), (State::Leased, "busy")] {
-        spec.mirror.push(Mirror {
-            state,
-            column: "status".to_owned(),
-            value: MirrorValue::Literal(text(status)),
-        });
+        spec.mirror
+            .push(mirror(state, "status", MirrorValue::Literal(text(status))));
     }
     let table = item_table("item").column("status", Kind::Text);
     let table = table.unique(&["payload", "status"]);

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{Mirror, MirrorValue, OnComplete, QueueSpec};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec};
 use lease_broker_store::schema::{Progress, Schema as _, Step, apply_missing};
 use lease_broker_store::sqlite::SqliteSchema;
 use lease_broker_value::Value;
 
 use crate::harness::Harness as _;
 use crate::harness::errors::misconfigured;
-use crate::harness::fixture::{Fixture, by, keys, queue};
+use crate::harness::fixture::{Fixture, by, keys, mirror, queue};
 use crate::harness::sqlite::SqliteHarness;
 use crate::support::database::query_value;
 
@@ -28,11 +28,11 @@ fn spec() -> QueueSpec {
     let mut spec = queue("my orders");
     spec.order = by(&["-urgency"]);
     spec.on_complete = OnComplete::Archive("done".to_owned());
-    spec.mirror = vec![Mirror {
-        state: State::Completed,
-        column: "processed".to_owned(),
-        value: MirrorValue::Literal(Value::Bool(true)),
-    }];
+    spec.mirror = vec![mirror(
+        State::Completed,
+        "processed",
+        MirrorValue::Literal(Value::Bool(true)),
+    )];
     spec
 }
 

@@ -3,9 +3,7 @@
 
 use lease_broker_model::group::{GroupOrder, Groups};
 use lease_broker_model::item_state::State;
-use lease_broker_model::queue::{
-    Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
-};
+use lease_broker_model::queue::{MirrorValue, OnComplete, QueueSpec, SoftLockColumn};
 use lease_broker_value::Value;
 
 use super::super::adopt::{create_archive, unsent_columns};
@@ -21,7 +19,7 @@ use super::super::{index, index_key_size, placeholders};
 use crate::adoption::IndexStatus;
 use crate::index_role::IndexRole;
 use crate::table::{Filter, Index, IndexColumn};
-use crate::test_queue::spec;
+use crate::test_queue::{by, mirror, spec};
 
 fn column(name: &str, declared: &str) -> Column {
     Column {
@@ -138,10 +136,7 @@ fn masked_and_encrypted_queue_columns_are_refused() {
     assert!(masked("lease_owner")[0].contains("is masked"));
     assert!(masked("payload").is_empty());
     let mut by_payload = spec("item");
-    by_payload.order = Order::By(vec![OrderColumn {
-        column: "payload".to_owned(),
-        descending: false,
-    }]);
+    by_payload.order = by(&["payload"]);
     let encrypted = Restriction::Encrypted("payload".to_owned());
     assert!(refusals(&queue, encrypted.clone()).is_empty());
     assert!(refusals(&by_payload, encrypted)[0].contains("Always Encrypted"));
@@ -178,11 +173,11 @@ fn refusal_of_a_column_depends_on_its_use() {
         ),
         (
             |queue| {
-                queue.mirror = vec![Mirror {
-                    state: State::Completed,
-                    column: "payload".to_owned(),
-                    value: MirrorValue::Literal(Value::Int(1)),
-                }];
+                queue.mirror = vec![mirror(
+                    State::Completed,
+                    "payload",
+                    MirrorValue::Literal(Value::Int(1)),
+                )];
             },
             Some("write the mask into it"),
             Some("no key to write it"),
@@ -450,10 +445,7 @@ fn index_whose_key_can_be_too_long_is_a_warning() {
     table.columns.push(column("title", "nvarchar(200)"));
     table.columns.push(column("customer", "nvarchar(450)"));
     let mut queue = spec("item");
-    queue.order = Order::By(vec![OrderColumn {
-        column: "Title".to_owned(),
-        descending: true,
-    }]);
+    queue.order = by(&["-Title"]);
     let warnings = |queue: &QueueSpec, table: &Table| {
         let columns = queue_columns(queue, table).expect("columns");
         index_key_size::warnings(queue, &columns, table)

@@ -12,7 +12,7 @@ use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::lease_id::LeaseRef;
 use lease_broker_model::queue::{
-    ClaimStrategy, Mirror, MirrorValue, OnComplete, Order, OrderColumn, QueueSpec, SoftLockColumn,
+    ClaimStrategy, MirrorValue, OnComplete, Order, QueueSpec, SoftLockColumn,
 };
 use lease_broker_model::rate::Rate;
 use lease_broker_sql::mssql::{ENQUEUE_ONCE, EPOCH, INSTANCE, LEASE_SQL, SECRETS, WHY};
@@ -46,19 +46,11 @@ use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
 use crate::table::{Filter, Index, IndexColumn};
 use crate::template::{Placeholders, plain};
-use crate::test_queue::{MINUTE, spec};
+use crate::test_queue::{MINUTE, by, mirror, spec};
 use crate::{
     Cancellation, Checkpoints, Ending, FollowUp, ItemChange, ItemFilter, ItemSearch, NewItem,
     QueueIndex, SearchPosition, Settlement,
 };
-
-fn mirror(state: State, column: &str, value: MirrorValue) -> Mirror {
-    Mirror {
-        state,
-        column: column.to_owned(),
-        value,
-    }
-}
 
 fn column(declaration: &str) -> Column {
     let (name, declared) = declaration.split_once(": ").expect("a name and a type");
@@ -461,10 +453,7 @@ async fn s1_soft_locks_on_an_events_table() {
 #[tokio::test]
 async fn s2_checking_out_records() {
     let mut spec = spec("dbo.Records");
-    spec.order = Order::By(vec![OrderColumn {
-        column: "lease_state_time".to_owned(),
-        descending: false,
-    }]);
+    spec.order = by(&["lease_state_time"]);
     spec.on_complete = OnComplete::Recur(15 * MINUTE);
     spec.claim_strategy = ClaimStrategy::AppLock;
     let table = table(&["RecordID: int identity", "Name: nvarchar(100)"], 1);
@@ -521,10 +510,7 @@ async fn s5_critical_section_and_timestamped_reads() {
 /// Returns a queue in an order of its own, without filtered indexes, and its table, whose key has three columns.
 fn composite_key_without_filtered_indexes() -> (QueueSpec, Table) {
     let mut spec = spec("sales.Orders");
-    spec.order = Order::By(vec![OrderColumn {
-        column: "Priority".to_owned(),
-        descending: true,
-    }]);
+    spec.order = by(&["-Priority"]);
     spec.filtered_indexes = false;
     let table = table(
         &[
@@ -864,10 +850,7 @@ async fn claims_of_a_queue_with_groups() {
 /// Returns the statements of a table of orders, in groups of customers with this order.
 fn orders_queue(order: Option<GroupOrder>, limits: QueueLimits) -> QueueStatements {
     let mut spec = spec("Orders");
-    spec.order = Order::By(vec![OrderColumn {
-        column: "Priority".to_owned(),
-        descending: true,
-    }]);
+    spec.order = by(&["-Priority"]);
     spec.groups = order.map(|order| Groups {
         column: "Customer".to_owned(),
         order,
