@@ -21,7 +21,7 @@ use crate::index_role::IndexRole;
 use crate::table::{Filter, Index, IndexColumn};
 use crate::test_queue::{by, mirror, spec};
 
-fn column(name: &str, declared: &str) -> Column {
+pub(super) fn column(name: &str, declared: &str) -> Column {
     Column {
         name: name.to_owned(),
         declared: declared.to_owned(),
@@ -29,7 +29,7 @@ fn column(name: &str, declared: &str) -> Column {
     }
 }
 
-fn index_on(name: &str, columns: &[&str], filter: Filter) -> Index {
+pub(super) fn index_on(name: &str, columns: &[&str], filter: Filter) -> Index {
     let columns = columns.iter().map(|column| IndexColumn {
         name: Some((*column).to_owned()),
         descending: false,

@@ -40,11 +40,12 @@ use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
 use super::super::types::ColumnType;
 use super::super::{Pool, Settings};
+use super::catalogue::{self, index_on};
 use super::hint_rules;
 use crate::index_role::IndexRole;
 use crate::queue_columns::QueueColumns;
 use crate::schema::Step;
-use crate::table::{Filter, Index, IndexColumn};
+use crate::table::Filter;
 use crate::template::{Placeholders, plain};
 use crate::test_queue::{MINUTE, by, mirror, spec};
 use crate::{
@@ -60,13 +61,11 @@ fn column(declaration: &str) -> Column {
         None => (declared, false),
     };
     Column {
-        name: name.to_owned(),
-        declared: declared.to_owned(),
         collation: kind
             .ends_with("char")
             .then(|| "Latin1_General_100_CI_AS".to_owned()),
         generated: identity,
-        ..Column::of_type(kind)
+        ..catalogue::column(name, declared)
     }
 }
 
@@ -76,24 +75,28 @@ fn table(columns: &[&str], key: usize) -> Table {
         .iter()
         .map(|declaration| column(declaration))
         .collect();
-    let key: Vec<String> = columns[..key]
-        .iter()
-        .map(|column| column.name.clone())
-        .collect();
-    let index_column = |name: &String| IndexColumn {
-        name: Some(name.clone()),
-        descending: false,
-    };
-    let primary = Index {
-        name: "PK".to_owned(),
-        columns: key.iter().map(index_column).collect(),
-        unique: true,
-        drops_duplicates: false,
-        filter: Filter::None,
-    };
+    let key: Vec<&str> = columns[..key].iter().map(|column| &*column.name).collect();
+    let primary = index_on("PK", &key, Filter::None);
+    let key = key.into_iter().map(str::to_owned).collect();
     Table {
         lock_escalation: true,
         ..Table::new(columns, vec![key], vec![primary])
+    }
+}
+
+fn nulls(columns: &[&str]) -> Vec<(String, Value)> {
+    let columns = columns.iter();
+    columns
+        .map(|name| ((*name).to_owned(), Value::Null))
+        .collect()
+}
+
+/// Returns an item that sets these columns.
+fn new_item(columns: &[&str]) -> NewItem {
+    NewItem {
+        columns: nulls(columns),
+        delay: Duration::ZERO,
+        trace_parent: None,
     }
 }
 
@@ -113,16 +116,8 @@ fn archive_table(spec: &QueueSpec, name: &str, archived: &[Column]) -> Table {
         ..column.clone()
     });
     let state_time = column("lease_state_time: datetime2(3)");
-    let by_time = Index {
-        name: index::archive_name(spec, name),
-        columns: vec![IndexColumn {
-            name: Some("lease_state_time".to_owned()),
-            descending: false,
-        }],
-        unique: false,
-        drops_duplicates: false,
-        filter: Filter::None,
-    };
+    let by_time = index::archive_name(spec, name);
+    let by_time = index_on(&by_time, &["lease_state_time"], Filter::None);
     let columns = archived.chain([state_time]).collect();
     Table::new(columns, Vec::new(), vec![by_time])
 }
@@ -140,6 +135,15 @@ fn statements(spec: &QueueSpec, table: &Table, text: TextBytes) -> QueueStatemen
     };
     let archive = archive.as_ref();
     QueueStatements::new(spec, table, archive, columns, key_source, text, &LEASE_SQL)
+}
+
+fn lease(key: Key) -> LeaseRef {
+    LeaseRef {
+        key,
+        token: Uuid::nil(),
+        fence: 1,
+        attempt: 1,
+    }
 }
 
 /// Returns the operations of a queue. The pool does not connect, because the tests run no statement.
@@ -323,14 +327,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     let operations_start = out.len();
     let mut show = |what: &str, sql: &str| writeln!(out, "===== {what}\n{sql}\n").expect("room");
     let table = statements(spec, before, TextBytes::Conversion);
-    let item = NewItem {
-        columns: set
-            .iter()
-            .map(|name| ((*name).to_owned(), Value::Null))
-            .collect(),
-        delay: Duration::ZERO,
-        trace_parent: None,
-    };
+    let item = new_item(set);
     show("claim", &table.sql.claim.small.new);
     show(
         "claim; with calls that may hold leases",
@@ -374,21 +371,13 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         show("purge, archive", &archive.delete_archived);
         show("purge, count the archive", &archive.count_archived);
     }
-    let lease = LeaseRef {
-        key: Key(table.key.iter().map(|_| Value::Int(1)).collect()),
-        token: Uuid::nil(),
-        fence: 1,
-        attempt: 1,
-    };
+    let key = Key(table.key.iter().map(|_| Value::Int(1)).collect());
     let follow_up = FollowUp {
         queue: QueueIndex(0),
-        item: NewItem {
-            columns: Vec::new(),
-            ..item
-        },
+        item: new_item(&[]),
     };
     let settlement = Settlement::new(
-        lease,
+        lease(key),
         Ending::Complete {
             follow_ups: vec![follow_up],
         },
@@ -677,13 +666,7 @@ fn inserts_where_an_index_drops_duplicates() {
     let mut table = table(&["ID: int", "Code: int"], 1);
     table.indexes[0].drops_duplicates = true;
     let queue = statements(&spec, &table, TextBytes::Conversion);
-    let item = NewItem {
-        columns: ["ID", "Code"]
-            .map(|name| (name.to_owned(), Value::Null))
-            .into(),
-        delay: Duration::ZERO,
-        trace_parent: None,
-    };
+    let item = new_item(&["ID", "Code"]);
     let sections = [
         "insert_given_keys",
         "insert_identity_keys",
@@ -717,18 +700,10 @@ async fn settlements_that_write_columns() {
     spec.on_complete = OnComplete::Archive("Old_Orders".to_owned());
     let mssql = operations(statements(&spec, &table, TextBytes::Conversion));
     let settlement = |id, ending, columns: &[&str]| Settlement {
-        lease: LeaseRef {
-            key: Key([Value::Int(id)].into()),
-            token: Uuid::nil(),
-            fence: 1,
-            attempt: 1,
-        },
+        lease: lease(Key([Value::Int(id)].into())),
         ending,
         checkpoint: None,
-        columns: columns
-            .iter()
-            .map(|name| ((*name).to_owned(), Value::Null))
-            .collect(),
+        columns: nulls(columns),
         trace: None,
     };
     let complete = Ending::Complete {
