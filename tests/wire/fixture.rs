@@ -15,9 +15,10 @@ use lease_broker_value::Value;
 use crate::harness::fixture::{HOUR, call, complete, complete_with, new_item, queue, text};
 use crate::harness::operation::{Running, redrive};
 use crate::support::timeout::{TEST_TIMEOUT, with_timeout};
-use crate::wire::answers::TOKEN;
+use crate::wire::answers::{OPERATION, TOKEN, held};
 use crate::wire::database;
 use crate::wire::responder::log::Event;
+use crate::wire::responder::script::Reply;
 use crate::wire::responder::server::{Encryption, Login, Server};
 
 pub(crate) const PASSWORD: &str = "Sw0rdfish;of{the}deep";
@@ -66,6 +67,12 @@ pub(crate) async fn open_with(
     open_queues(address, limits, more, &[queue("items")]).await
 }
 
+/// Opens a store as [`open_with`] does, and returns why it is refused.
+pub(crate) async fn refused(server: &Server, more: &str) -> StoreError {
+    let opened = open_with(server.address, LONG_LIMITS, more).await;
+    opened.map(drop).expect_err("refused")
+}
+
 pub(crate) async fn open_queues(
     address: std::net::SocketAddr,
     limits: Limits,
@@ -105,6 +112,15 @@ impl Fixture {
             server,
             store: store.into(),
         }
+    }
+
+    /// Lets the server close the connection of the operations. That of the probe stays open.
+    pub(crate) async fn close_connection(&self) {
+        self.server
+            .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
+        self.heartbeat(1).await.expect("extended");
+        let request = self.server.requests(OPERATION).pop().expect("a request");
+        self.server.wait_for_close(request.connection).await;
     }
 
     /// Runs one claim without a request id.

@@ -7,7 +7,7 @@ use lease_broker_store::StoreError;
 use crate::support::timeout::with_timeout;
 use crate::wire::answers::{OPERATION, held};
 use crate::wire::database;
-use crate::wire::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, responder, settings};
+use crate::wire::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, refused, responder, settings};
 use crate::wire::responder::log::Event;
 use crate::wire::responder::script::Reply;
 use crate::wire::responder::server::{Encryption, Login, Server};
@@ -26,12 +26,9 @@ fn is_login(event: &Event) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_login_is_misconfigured_without_retry() {
-    let refused = Login::Refuse(18_456, "Login failed for user 'broker'.");
-    let server = Server::start(Encryption::Unsupported, refused, database::answer).await;
-    let opened = open_with(server.address, LONG_LIMITS, PLAIN)
-        .await
-        .map(|_| ());
-    let error = opened.expect_err("refused");
+    let refusal = Login::Refuse(18_456, "Login failed for user 'broker'.");
+    let server = Server::start(Encryption::Unsupported, refusal, database::answer).await;
+    let error = refused(&server, PLAIN).await;
     let StoreError::Misconfigured(text) = &error else {
         panic!("not misconfigured: {error:?}");
     };
@@ -48,28 +45,15 @@ async fn refused_login_is_misconfigured_without_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invalid_connection_string_is_misconfigured() {
+async fn invalid_connection_string_is_misconfigured_and_not_printed() {
     let server = responder().await;
     for ending in INVALID_ENDINGS {
-        let opened = open_with(server.address, LONG_LIMITS, ending)
-            .await
-            .map(|_| ());
-        let error = opened.expect_err(ending);
-        let StoreError::Misconfigured(_) = &error else {
-            panic!("not misconfigured: {ending}: {error:?}");
-        };
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invalid_connection_string_is_not_printed() {
-    let server = responder().await;
-    for ending in INVALID_ENDINGS {
-        let opened = open_with(server.address, LONG_LIMITS, ending)
-            .await
-            .map(|_| ());
-        let error = opened.expect_err(ending);
+        let error = refused(&server, ending).await;
         let text = format!("{error} {error:?}");
+        assert!(
+            matches!(error, StoreError::Misconfigured(_)),
+            "{ending}: {text}"
+        );
         assert!(!text.contains("Sw0rdfish"), "{text}");
     }
     assert_eq!(server.count(is_login), 0);
@@ -89,10 +73,7 @@ async fn moved_database_is_unavailable() {
     for number in [40_613, 976] {
         let moved = Login::Refuse(number, "The database is not available.");
         let server = Server::start(Encryption::Unsupported, moved, database::answer).await;
-        let opened = open_with(server.address, LONG_LIMITS, PLAIN)
-            .await
-            .map(|_| ());
-        let error = opened.expect_err("refused");
+        let error = refused(&server, PLAIN).await;
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     }
 }
@@ -108,10 +89,7 @@ async fn missing_database_ends_the_start_after_retries() {
     ] {
         let missing = Login::Refuse(number, message);
         let server = Server::start(Encryption::Unsupported, missing, database::answer).await;
-        let opened = open_with(server.address, LONG_LIMITS, PLAIN)
-            .await
-            .map(|_| ());
-        let error = opened.expect_err("refused");
+        let error = refused(&server, PLAIN).await;
         assert!(matches!(error, StoreError::Io(_)), "{error:?}");
         assert!(server.count(is_login) > 1);
     }

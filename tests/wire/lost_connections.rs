@@ -187,12 +187,7 @@ async fn enqueue_with_a_request_id_is_sent_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_idle_connection_fails_no_claim() {
     let fixture = Fixture::start().await;
-    fixture
-        .server
-        .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
-    fixture.heartbeat(1).await.expect("extended");
-    let connection = fixture.server.requests(OPERATION)[0].connection;
-    fixture.server.wait_for_close(connection).await;
+    fixture.close_connection().await;
     fixture
         .server
         .on(OPERATION, vec![Reply::Answer(claimed(1..=1))]);

@@ -33,15 +33,6 @@ impl Fixture {
         }
     }
 
-    /// Lets the server close the connection of the operations. That of the probe stays open.
-    async fn close_connection(&self) {
-        self.server
-            .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
-        self.heartbeat(1).await.expect("extended");
-        let request = self.server.requests(OPERATION).pop().expect("a request");
-        self.server.wait_for_close(request.connection).await;
-    }
-
     fn logins(&self) -> usize {
         let is_login = |event: &Event| matches!(event, Event::Login { .. });
         self.server.count(is_login)

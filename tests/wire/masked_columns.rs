@@ -4,7 +4,7 @@ use lease_broker_store::StoreError;
 use lease_broker_store::mssql::MssqlReader;
 
 use crate::harness::fixture::queue;
-use crate::wire::fixture::{LONG_LIMITS, PASSWORD, PLAIN, open_with, responder, settings};
+use crate::wire::fixture::{LONG_LIMITS, PASSWORD, PLAIN, refused, responder, settings};
 use crate::wire::responder::script::Reply;
 use crate::wire::responder::tokens::{Cell, Tokens};
 
@@ -16,8 +16,7 @@ async fn masked_data_stops_a_broker_and_no_reader() {
         Reply::Answer(Tokens::new().rows(&[column]))
     };
     server.on(&["is_masked"], vec![masked(), masked()]);
-    let opened = open_with(server.address, LONG_LIMITS, PLAIN).await;
-    let error = opened.map(drop).expect_err("refused");
+    let error = refused(&server, PLAIN).await;
     let StoreError::Misconfigured(text) = &error else {
         panic!("not misconfigured: {error:?}");
     };

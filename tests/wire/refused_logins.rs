@@ -137,12 +137,7 @@ async fn refused_login_reads_the_connection_string_again() {
         server: old,
         store: store.expect("the first server is ready").into(),
     };
-    fixture
-        .server
-        .on(OPERATION, vec![Reply::AnswerAndClose(held(1))]);
-    fixture.heartbeat(1).await.expect("extended");
-    let connection = fixture.server.requests(OPERATION)[0].connection;
-    fixture.server.wait_for_close(connection).await;
+    fixture.close_connection().await;
     fixture
         .server
         .refuse_every_login(Some(refusal(14, 18_456, "Login failed.")));

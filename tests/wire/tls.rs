@@ -5,7 +5,7 @@ use std::io::Write as _;
 use lease_broker_store::StoreError;
 
 use crate::wire::database;
-use crate::wire::fixture::{LONG_LIMITS, open_with, responder};
+use crate::wire::fixture::{LONG_LIMITS, open_with, refused, responder};
 use crate::wire::responder::certificate::{Authority, Identity};
 use crate::wire::responder::log::Event;
 use crate::wire::responder::server::{Encryption, Login, Server};
@@ -19,8 +19,7 @@ async fn server(identity: Identity) -> Server {
 
 /// Asserts that the store cannot be opened and that no login was sent. Returns the error text.
 async fn assert_refused(server: &Server, options: &str) -> String {
-    let opened = open_with(server.address, LONG_LIMITS, options).await;
-    let error = opened.map(|_| ()).expect_err("refused");
+    let error = refused(server, options).await;
     let logins = server.count(|event| matches!(event, Event::Login { .. }));
     assert_eq!(logins, 0, "{error}");
     let StoreError::Misconfigured(text) = error else {
@@ -53,16 +52,6 @@ fn trusting(authority: &Authority) -> (String, tempfile::NamedTempFile) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_without_tls_is_refused_before_the_login() {
-    let server = responder().await;
-    let opened = open_with(server.address, LONG_LIMITS, "").await;
-    let error = opened.map(|_| ()).expect_err("refused");
-    assert!(error.to_string().contains("encryption"), "{error}");
-    let logins = server.count(|event| matches!(event, Event::Login { .. }));
-    assert_eq!(logins, 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_without_tls_is_misconfigured() {
     let server = responder().await;
     let text = assert_refused(&server, "").await;
     assert!(text.contains("encryption"), "{text}");
