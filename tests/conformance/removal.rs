@@ -13,6 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use uuid::Uuid;
 
 use crate::harness::Harness;
+use crate::harness::errors::misconfigured;
 use crate::harness::fixture::{
     Broker, Fixture, by, fail, item_table, keys, mirror, queue, release, text,
 };
@@ -25,10 +26,12 @@ async fn remove<H: Harness>(harness: &H, spec: &QueueSpec) {
 }
 
 async fn refusal<H: Harness>(harness: &H, spec: &QueueSpec) -> String {
-    match harness.plan(spec).await {
-        Err(StoreError::Misconfigured(text)) => text,
-        other => panic!("not refused: {other:?}"),
-    }
+    misconfigured(harness.plan(spec).await)
+}
+
+async fn open<H: Harness>(harness: &H, spec: &QueueSpec) -> Broker {
+    let store = harness.open(std::slice::from_ref(spec)).await;
+    Broker::new(store.expect("open"))
 }
 
 /// A table with two columns that have names of soft-lock columns.
@@ -49,61 +52,43 @@ async fn insert_traced<H: Harness>(harness: &H) {
 
 const OWN: [&str; 3] = ["id", "trace_parent", "lease_owner"];
 
+/// Returns the schema of the table, and the values of its own columns.
+async fn own_columns<H: Harness>(harness: &H) -> (Vec<String>, Vec<Vec<Value>>) {
+    let schema = harness.describe("item").await;
+    (schema, harness.rows("item", &OWN).await)
+}
+
 pub(crate) async fn own_columns_of_our_names_are_refused<H: Harness>() {
     let harness = H::start().await;
     harness.create(&traced_table()).await;
     insert_traced(&harness).await;
-    let before = (
-        harness.describe("item").await,
-        harness.rows("item", &OWN).await,
-    );
+    let before = own_columns(&harness).await;
     let text = refusal(&harness, &queue("item")).await;
     for name in ["trace_parent", "lease_owner"] {
         let remedy = format!("soft_lock.{name} = \"lb_{name}\"");
         assert!(text.contains(&remedy), "{text}");
     }
-    assert!(
-        harness
-            .plan_removal(&queue("item"))
-            .await
-            .expect("plan")
-            .steps
-            .is_empty()
-    );
-    assert_eq!(
-        before,
-        (
-            harness.describe("item").await,
-            harness.rows("item", &OWN).await
-        )
-    );
+    let removal = harness.plan_removal(&queue("item")).await.expect("plan");
+    assert_eq!(removal.steps, []);
+    assert_eq!(before, own_columns(&harness).await);
 }
 
 pub(crate) async fn renamed_soft_lock_columns_are_dropped_again<H: Harness>() {
     let harness = H::start().await;
     harness.create(&traced_table()).await;
     insert_traced(&harness).await;
-    let before = (
-        harness.describe("item").await,
-        harness.rows("item", &OWN).await,
-    );
+    let before = own_columns(&harness).await;
     let mut spec = queue("item");
     for column in [SoftLockColumn::TraceParent, SoftLockColumn::Owner] {
         spec.soft_lock
             .map(column, format!("lb's {}", column.default_name()));
     }
     harness.apply(&spec).await.expect("apply");
-    let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));
+    let broker = open(&harness, &spec).await;
     let item = broker.one().await;
     broker.complete(&item.lease).await;
     remove(&harness, &spec).await;
-    assert_eq!(
-        before,
-        (
-            harness.describe("item").await,
-            harness.rows("item", &OWN).await
-        )
-    );
+    assert_eq!(before, own_columns(&harness).await);
 }
 
 pub(crate) async fn confirmed_own_columns_are_used_and_kept<H: Harness>() {
@@ -121,7 +106,7 @@ pub(crate) async fn confirmed_own_columns_are_used_and_kept<H: Harness>() {
     spec.soft_lock
         .map(SoftLockColumn::Owner, "lease_owner".to_owned());
     harness.apply(&spec).await.expect("apply");
-    let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));
+    let broker = open(&harness, &spec).await;
     let item = broker.one().await;
     broker.complete(&item.lease).await;
     remove(&harness, &spec).await;
@@ -198,13 +183,7 @@ pub(crate) async fn fence_counts_on_after_removal<H: Harness>() {
     for expected in [4, 5] {
         remove(&fixture.harness, &spec).await;
         fixture.harness.apply(&spec).await.expect("apply");
-        let broker = Broker::new(
-            fixture
-                .harness
-                .open(std::slice::from_ref(&spec))
-                .await
-                .expect("open"),
-        );
+        let broker = open(&fixture.harness, &spec).await;
         // Both rows continue with the highest token of the table, also the one that was never claimed.
         let fences: Vec<i64> = broker
             .claim(9)
@@ -346,7 +325,7 @@ pub(crate) async fn replaced_table_keeps_its_own_columns<H: Harness>() {
             .map(column, format!("lb_{}", column.default_name()));
     }
     harness.apply(&spec).await.expect("apply");
-    let broker = Broker::new(harness.open(&[spec.clone()]).await.expect("open"));
+    let broker = open(&harness, &spec).await;
     let item = broker.one().await;
     assert!(item.lease.fence > first, "the fence went back");
     remove(&harness, &spec).await;
