@@ -60,20 +60,6 @@ pub(crate) async fn each_lease_has_its_own_result_in_request_order<H: Harness>()
     assert!(about(held[3].expect("held").time_left, 2 * HOUR));
 }
 
-pub(crate) async fn settled_lease_is_lost<H: Harness>() {
-    let fixture = Fixture::<H>::items(4).await;
-    let items = fixture.claim(4).await;
-    fixture.complete(&items[0].lease).await;
-    fixture.settle(&items[1].lease, fail(None)).await;
-    fixture.settle(&items[2].lease, fail(Some(MINUTE))).await;
-    fixture
-        .settle(&items[3].lease, release(Duration::ZERO))
-        .await;
-    for item in &items {
-        assert_eq!(fixture.heartbeat(&item.lease, HOUR).await, None);
-    }
-}
-
 /// Returns leases that differ from `lease` in one field. None of them exists.
 pub(crate) fn similar_leases(lease: &LeaseRef) -> Vec<LeaseRef> {
     let with = |change: &dyn Fn(&mut LeaseRef)| {

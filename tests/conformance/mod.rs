@@ -421,7 +421,6 @@ macro_rules! conformance {
                     lease_past_its_due_time_is_lost_before_it_is_reaped
                     each_lease_has_its_own_result_in_request_order
                     lost_lease_has_the_state_of_its_item
-                    settled_lease_is_lost
                     unknown_lease_is_lost
                     heartbeat_through_another_broker_counts
                     heartbeat_keeps_the_state_time
