@@ -17,14 +17,14 @@ use super::groups::{
 use crate::harness::Harness;
 use crate::harness::fixture::{Broker, Fixture, HOUR, fail, keys, new_item, release, text};
 
-const ALL: GroupSearch = GroupSearch {
+pub(crate) const ALL: GroupSearch = GroupSearch {
     after: None,
     state: None,
     limit: 100,
     max_examined: 1_000,
 };
 
-async fn find(broker: &Broker, search: GroupSearch) -> FoundGroups {
+pub(crate) async fn find(broker: &Broker, search: GroupSearch) -> FoundGroups {
     let found = broker.reads.find_groups(broker.queue, search).await;
     found.expect("a page")
 }

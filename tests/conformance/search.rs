@@ -15,7 +15,7 @@ use crate::harness::fixture::{
 };
 use crate::harness::table::{Kind, Table};
 
-pub(super) fn search(state: State) -> ItemSearch {
+pub(crate) fn search(state: State) -> ItemSearch {
     ItemSearch {
         state,
         filter: ItemFilter::default(),
@@ -27,13 +27,13 @@ pub(super) fn search(state: State) -> ItemSearch {
     }
 }
 
-async fn find(broker: &Broker, search: ItemSearch) -> FoundItems {
+pub(crate) async fn find(broker: &Broker, search: ItemSearch) -> FoundItems {
     let found = broker.reads.find_items(broker.queue, search).await;
     found.expect("a page")
 }
 
 /// Returns the items of all pages, in their order. Each page has to be within its bounds.
-pub(super) async fn find_all(broker: &Broker, mut search: ItemSearch) -> Vec<FoundItem> {
+pub(crate) async fn find_all(broker: &Broker, mut search: ItemSearch) -> Vec<FoundItem> {
     let mut all = Vec::new();
     loop {
         let page = find(broker, search.clone()).await;
@@ -44,6 +44,7 @@ pub(super) async fn find_all(broker: &Broker, mut search: ItemSearch) -> Vec<Fou
                 .all(|item| item.state == Some(search.state))
         );
         all.extend(page.items);
+        assert!(all.len() < 10_000, "the pages do not end");
         match page.end {
             None => return all,
             end => search.after = end,

@@ -3,14 +3,14 @@
 use lease_broker_model::item_state::State;
 use lease_broker_model::key::Key;
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_store::{
-    Cancelled, FoundItem, GroupSearch, ItemFilter, ItemSearch, SearchPosition, Settled,
-};
+use lease_broker_store::{Cancelled, FoundItem, GroupSearch, ItemSearch, Settled};
 
 use crate::conformance::cancel::{because, cancel};
 use crate::conformance::groups::{PARALLEL, STRICT, groups};
+use crate::conformance::listed_groups::{self, ALL};
 use crate::conformance::paused_groups::{pause, resume};
 use crate::conformance::purge::{completed, walk};
+use crate::conformance::search::{find, find_all, search};
 use crate::harness::Harness as _;
 use crate::harness::fixture::{Fixture, HOUR, MINUTE, about, complete, fail, keys, queue};
 use crate::harness::sqlite::SqliteHarness;
@@ -50,30 +50,12 @@ async fn items(declared: &str) -> (Fixture<SqliteHarness>, usize) {
 
 /// Finds all items of a state on pages of one item.
 async fn pages(fixture: &Fixture<SqliteHarness>, state: State) -> Vec<FoundItem> {
-    let mut found = Vec::new();
-    let mut after: Option<SearchPosition> = None;
-    loop {
-        let search = ItemSearch {
-            state,
-            filter: ItemFilter::default(),
-            not_since: None,
-            after,
-            newest_first: false,
-            limit: 1,
-            max_examined: 10,
-        };
-        let page = fixture
-            .reads
-            .find_items(fixture.queue, search)
-            .await
-            .expect("a page");
-        found.extend(page.items);
-        assert!(found.len() <= VALUES.len(), "the pages do not end");
-        after = match page.end {
-            Some(end) => Some(end),
-            None => return found,
-        };
-    }
+    let search = ItemSearch {
+        limit: 1,
+        max_examined: 10,
+        ..search(state)
+    };
+    find_all(fixture, search).await
 }
 
 #[tokio::test]
@@ -168,15 +150,10 @@ async fn group_of_any_class_is_claimed_listed_and_paused() {
         loop {
             let search = GroupSearch {
                 after,
-                state: None,
                 limit: 1,
-                max_examined: 10,
+                ..ALL
             };
-            let found = fixture
-                .reads
-                .find_groups(fixture.queue, search)
-                .await
-                .expect("a page");
+            let found = listed_groups::find(&fixture, search).await;
             listed.extend(found.groups.into_iter().map(|group| group.group));
             assert!(listed.len() <= VALUES.len(), "the pages do not end");
             match found.end {
@@ -209,21 +186,13 @@ async fn page_of_long_errors_ends_early() {
     let fixture = Fixture::adopt(harness, vec![queue("item")]).await;
     let change = "UPDATE item SET lease_state = 4, lease_error = hex(zeroblob(300000))";
     fixture.harness.execute(change);
-    let search = |after| ItemSearch {
-        state: State::Dead,
-        filter: ItemFilter::default(),
-        not_since: None,
-        after,
-        newest_first: false,
-        limit: 10,
-        max_examined: 10,
-    };
-    let first = fixture.reads.find_items(fixture.queue, search(None)).await;
-    let first = first.expect("a page");
+    let first = find(&fixture, search(State::Dead)).await;
     assert_eq!((first.items.len(), first.examined), (2, 2));
-    let next = search(first.end);
-    let next = fixture.reads.find_items(fixture.queue, next).await;
-    let next = next.expect("a page");
+    let next = ItemSearch {
+        after: first.end,
+        ..search(State::Dead)
+    };
+    let next = find(&fixture, next).await;
     assert_eq!((next.items.len(), next.end), (1, None));
 }
 
@@ -245,19 +214,10 @@ async fn text_of_a_number_names_the_group_of_that_number() {
         "INSERT INTO lease_broker_group (queue, group_value, pause_time, pause_actor, pause_reason)
         VALUES ('item', ' 1', 1, '', '')";
     fixture.harness.execute(stored);
-    let mut search = GroupSearch {
-        after: None,
-        state: None,
-        limit: 1,
-        max_examined: 10,
-    };
+    let mut search = GroupSearch { limit: 1, ..ALL };
     let mut listed = Vec::new();
     loop {
-        let page = fixture
-            .reads
-            .find_groups(fixture.queue, search.clone())
-            .await;
-        let page = page.expect("a page");
+        let page = listed_groups::find(&fixture, search.clone()).await;
         listed.extend(page.groups.iter().map(|group| group.group.to_string()));
         assert!(listed.len() <= 3, "the pages do not end: {listed:?}");
         match page.end {
@@ -304,18 +264,13 @@ async fn page_of_long_groups_ends_early() {
         ..queue("item")
     };
     let fixture = Fixture::adopt(harness, vec![spec]).await;
-    let search = |after| GroupSearch {
-        after,
-        state: None,
-        limit: 10,
-        max_examined: 10,
-    };
-    let first = fixture.reads.find_groups(fixture.queue, search(None)).await;
-    let first = first.expect("a page");
+    let first = listed_groups::find(&fixture, ALL).await;
     assert_eq!(first.groups.len(), 2, "a page has about a megabyte");
-    let next = search(first.end);
-    let next = fixture.reads.find_groups(fixture.queue, next).await;
-    let next = next.expect("a page");
+    let next = GroupSearch {
+        after: first.end,
+        ..ALL
+    };
+    let next = listed_groups::find(&fixture, next).await;
     assert_eq!((next.groups.len(), next.end), (1, None));
 }
 
