@@ -13,7 +13,7 @@ use super::{cascades, placeholders};
 use crate::StoreError;
 use crate::adoption::with;
 use crate::schema::{Trial, TrialOutcome};
-use crate::template::{Placeholders, render};
+use crate::template::render;
 
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
 
@@ -23,40 +23,6 @@ WHERE g.parent_id = OBJECT_ID(@P1) AND g.is_disabled = 0 ORDER BY g.name";
 
 /// Ends what a trial left, and restores the options that it changed.
 const CLEAN_UP: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET XACT_ABORT ON;";
-
-/// A kind of change that the broker makes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Update,
-    Delete,
-    Insert,
-}
-
-impl Change {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::Insert => "INSERT",
-        }
-    }
-
-    fn section(self) -> &'static str {
-        match self {
-            Self::Update => "try_update",
-            Self::Delete => "try_delete",
-            Self::Insert => "try_insert",
-        }
-    }
-
-    /// Returns the numbers of rows to try. The broker never inserts no row.
-    fn rows(self) -> &'static [usize] {
-        match self {
-            Self::Insert => &[1, 2],
-            Self::Update | Self::Delete => &[0, 1, 2],
-        }
-    }
-}
 
 /// Returns the triggers of the queue's table and of the tables that a deletion reaches.
 pub(super) async fn triggers(
@@ -125,33 +91,40 @@ pub(super) async fn try_triggers(
             ("copied_columns", copied.join(", ")),
         ],
     );
-    let mut changes = vec![Change::Update];
+    // Each with its section of the file, and the numbers of rows to try.
+    let mut changes = vec![("UPDATE", "try_update", 0..=2)];
     if removes_rows(queue) {
-        changes.push(Change::Delete);
+        changes.push(("DELETE", "try_delete", 0..=2));
     }
     if !copied.is_empty() {
-        changes.push(Change::Insert);
+        // The broker never inserts no row.
+        changes.push(("INSERT", "try_insert", 1..=2));
     }
     let mut trials = Vec::new();
-    for change in changes {
-        for rows in change.rows() {
-            trials.push(trial(connection, &placeholders, change, *rows).await?);
+    for (change, section, rows) in changes {
+        for rows in rows {
+            let placeholders = with(&placeholders, [("rows", rows.to_string())]);
+            let sql = render(TRIGGERS, section, &placeholders);
+            let outcome = try_change(connection, &sql, rows).await?;
+            let plural = if rows == 1 { "row" } else { "rows" };
+            trials.push(Trial {
+                change: format!("{change} of {rows} {plural}"),
+                outcome,
+            });
         }
     }
     Ok(trials)
 }
 
-async fn trial(
+/// Tries a change of this number of rows.
+async fn try_change(
     connection: &mut Connection,
-    placeholders: &Placeholders,
-    change: Change,
+    sql: &str,
     rows: usize,
-) -> Result<Trial, StoreError> {
-    let placeholders = with(placeholders, [("rows", rows.to_string())]);
-    let sql = render(TRIGGERS, change.section(), &placeholders);
-    let tried = connection.batch(&sql).await;
+) -> Result<TrialOutcome, StoreError> {
+    let tried = connection.batch(sql).await;
     connection.batch(CLEAN_UP).await?;
-    let outcome = match tried {
+    Ok(match tried {
         Ok(results) => {
             // Triggers can send results of their own.
             let last = results.len().saturating_sub(1);
@@ -169,11 +142,6 @@ async fn trial(
             TrialOutcome::Failed(format!("{} (error {})", token.message(), token.code()))
         }
         Err(error) => return Err(error.into()),
-    };
-    let plural = if rows == 1 { "row" } else { "rows" };
-    Ok(Trial {
-        change: format!("{} of {rows} {plural}", change.name()),
-        outcome,
     })
 }
 
