@@ -8,7 +8,7 @@ use rusqlite::types::Null;
 
 use super::enqueue::{self, ItemError};
 use super::ignored_change::refusal_of_held;
-use super::queue_statements::{QueueStatements, Statements};
+use super::queue_statements::QueueStatements;
 use super::row_error::{RowError, change_row};
 use super::runs::{self, Run};
 use super::soft_lock_value::{integer, text};
@@ -103,35 +103,6 @@ fn rejected(refusal: &Refusal) -> StoreError {
     StoreError::Rejected(Rejection::of_list(None, Problem { text, ..problem }))
 }
 
-/// A section of `settle.sql` that ends a lease.
-#[derive(Clone, Copy)]
-enum Section {
-    Complete,
-    Delete,
-    Fail,
-    Release,
-}
-
-impl Section {
-    fn sql(self, statements: &Statements) -> &str {
-        match self {
-            Self::Complete => &statements.complete,
-            Self::Delete => &statements.delete,
-            Self::Fail => &statements.fail,
-            Self::Release => &statements.release,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Delete => "delete",
-            Self::Fail => "fail",
-            Self::Release => "release",
-        }
-    }
-}
-
 /// Settles the leases of one list.
 struct Settler<'a> {
     context: &'a WriteContext,
@@ -140,7 +111,7 @@ struct Settler<'a> {
     statement: LastStatement<'a>,
 }
 
-impl Settler<'_> {
+impl<'a> Settler<'a> {
     /// Returns the worker of the row, if the settlement asks for it.
     fn find_owner(&mut self, settlement: &Settlement) -> Result<Option<String>, StoreError> {
         let key = &settlement.lease.key;
@@ -216,16 +187,16 @@ impl Settler<'_> {
         let (state, delay) = RowEnding::from(&settlement.ending).next_state(&self.queue.spec);
         let due = delay.map(|delay| due_after(self.now, delay));
         let on_complete = &self.queue.spec.on_complete;
+        let sql = &self.queue.sql;
         let section = match (&settlement.ending, on_complete) {
-            (Ending::Complete { .. }, OnComplete::Delete) => Section::Delete,
-            (Ending::Complete { .. }, _) => Section::Complete,
-            (Ending::Fail { .. }, _) => Section::Fail,
-            (Ending::Release { .. }, _) => Section::Release,
+            (Ending::Complete { .. }, OnComplete::Delete) => ("delete", &*sql.delete),
+            (Ending::Complete { .. }, _) => ("complete", &*sql.complete),
+            (Ending::Fail { .. }, _) => ("fail", &*sql.fail),
+            (Ending::Release { .. }, _) => ("release", &*sql.release),
         };
         let ended = self.run(section, settlement, state, due)?;
-        let sql = &self.queue.sql;
-        if let (Section::Complete, Some(_), Some(copy_to_archive)) =
-            (section, ended, &sql.copy_to_archive)
+        if let (Ending::Complete { .. }, Some(_), Some(copy_to_archive)) =
+            (&settlement.ending, ended, &sql.copy_to_archive)
         {
             // A row that was only deleted is lost, and one that was only copied is not moved.
             for (sql, problem) in [
@@ -245,10 +216,11 @@ impl Settler<'_> {
         Ok(ended)
     }
 
-    /// Runs a statement that ends the lease. Returns `state` if it changed the row.
+    /// Runs a section of `settle.sql` that ends the lease: `sql`, if the settlement writes no columns. Returns `state` if it changed
+    /// the row.
     fn run(
         &mut self,
-        section: Section,
+        (section, sql): (&str, &'a str),
         settlement: &Settlement,
         state: State,
         due: Option<i64>,
@@ -267,12 +239,12 @@ impl Settler<'_> {
             &error,
         ];
         let changed = if settlement.columns.is_empty() && settlement.checkpoint.is_none() {
-            let statement = self.statement.get(section.sql(&self.queue.sql))?;
+            let statement = self.statement.get(sql)?;
             bind_key(statement, &lease.key)?;
             bind(statement, 4, &values)?;
             change_row(&self.context.connection, statement)?
         } else {
-            let sql = self.queue.render_writing(section.name(), settlement);
+            let sql = self.queue.render_writing(section, settlement);
             let mut statement = self.context.connection.prepare_cached(&sql)?;
             bind_key(&mut statement, &lease.key)?;
             bind(&mut statement, 4, &values)?;
