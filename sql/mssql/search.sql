@@ -63,9 +63,9 @@ FROM OPENJSON(@P7) WITH ({filter_json_schema}) AS j;
 IF @limit > 0 AND @room > 0
 BEGIN
     INSERT @found (lb_p, lb_fits, {key_names}, lb_state, lb_w, lb_since, lb_due, lb_a, lb_f, lb_error)
-    SELECT TOP (@limit) @seen + s.lb_p, s.lb_fits, {s_key_names}, s.lb_state, s.lb_w, s.lb_since, s.lb_due, s.lb_a, s.lb_f, s.lb_error
+    SELECT TOP (@limit) @seen + s.lb_p, s.lb_fits, {s_key_columns}, s.lb_state, s.lb_w, s.lb_since, s.lb_due, s.lb_a, s.lb_f, s.lb_error
     FROM (SELECT TOP (@room) ROW_NUMBER() OVER (ORDER BY {search_order}) AS lb_p, LEAD(1) OVER (ORDER BY {search_order}) AS lb_next,
-            CASE WHEN {fits} THEN 1 ELSE 0 END AS lb_fits, {t_key_as_variables}, t.{lease_state} AS lb_state, t.{lease_owner} AS lb_w,
+            CASE WHEN {fits} THEN 1 ELSE 0 END AS lb_fits, {t_key_as_stored}, t.{lease_state} AS lb_state, t.{lease_owner} AS lb_w,
             t.{lease_state_time} AS lb_since, t.{lease_due_time} AS lb_due, t.{lease_attempt} AS lb_a, t.{lease_fence} AS lb_f,
             t.{lease_error} AS lb_error
         FROM {table} AS t WITH (READUNCOMMITTED{range_hint})

@@ -16,6 +16,7 @@ use super::catalogue::{Column, Table, of_column, variable_type};
 use super::connection::Connection;
 use super::decode::integer;
 use super::mirror::mirrors;
+use super::placeholders::key_list;
 use super::quote::{literal, quote, text_literal};
 use super::soft_lock_types::NOT_NULL_COLUMNS;
 use crate::StoreError;
@@ -135,12 +136,7 @@ fn position(number: usize, column: &Column) -> String {
 
 /// Sets the placeholders of the position: the key of the row that was visited last.
 pub(super) fn set_position_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
-    let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
-        let parts = (1..)
-            .zip(key)
-            .map(|(number, column)| render(number, column));
-        parts.collect::<Vec<_>>().join(", ")
-    };
+    let list = |render: &dyn Fn(usize, &Column) -> String| key_list(key, render);
     placeholders.insert(
         "key_variables",
         list(&|number, column| format!("@k{number} {}", variable_type(column))),

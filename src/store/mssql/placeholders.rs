@@ -123,15 +123,16 @@ pub(super) fn of_table(
     placeholders
 }
 
+/// Renders the columns of a key, each with its number from 1, as a list.
+pub(super) fn key_list(key: &[Column], render: impl Fn(usize, &Column) -> String) -> String {
+    let parts = (1..).zip(key);
+    let parts = parts.map(|(number, column)| render(number, column));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
 /// Sets the placeholders of the key: declarations, lists of its columns, and conditions that join on it.
 fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
-    let list = |render: &dyn Fn(usize, &Column) -> String| -> String {
-        let parts: Vec<String> = (1..)
-            .zip(key)
-            .map(|(number, column)| render(number, column))
-            .collect();
-        parts.join(", ")
-    };
+    let list = |render: &dyn Fn(usize, &Column) -> String| key_list(key, render);
     placeholders.insert(
         "key_declarations",
         list(&|number, column| declaration(&format!("lb_k{number}"), column, "NOT NULL")),
@@ -160,14 +161,16 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
         "t_key_columns",
         list(&|_, column| format!("t.{}", quote(&column.name))),
     );
-    placeholders.insert(
-        "d_key_columns",
-        list(&|number, _| format!("d.lb_k{number}")),
-    );
-    placeholders.insert(
-        "k_key_columns",
-        list(&|number, _| format!("k.lb_k{number}")),
-    );
+    for (placeholder, alias) in [
+        ("d_key_columns", "d"),
+        ("k_key_columns", "k"),
+        ("s_key_columns", "s"),
+    ] {
+        placeholders.insert(
+            placeholder,
+            list(&|number, _| format!("{alias}.lb_k{number}")),
+        );
+    }
     for (placeholder, alias) in [("d_key_values", "d"), ("k_key_values", "k")] {
         placeholders.insert(
             placeholder,

@@ -99,7 +99,6 @@ impl QueueStatements {
         };
         let beyond = backfill::beyond_position(&self.key, beyond);
         placeholders.insert("beyond_position", beyond);
-        set_key_lists(&mut placeholders, &self.key);
         placeholders.insert("fits", fits(&placeholders, search, columns));
         let read_filter = if columns.is_empty() {
             String::new()
@@ -249,17 +248,4 @@ fn set_filter_placeholders(placeholders: &mut Placeholders, columns: &[FilterCol
         }),
     );
     placeholders.insert("filter_json_schema", list(&json_declaration));
-}
-
-/// Sets the lists of key columns between the table, the rows of a range and the table variable.
-fn set_key_lists(placeholders: &mut Placeholders, key: &[Column]) {
-    let columns = (1..).zip(key);
-    let of_table = columns
-        .map(|(number, column): (usize, _)| format!("t.{} AS lb_k{number}", quote(&column.name)));
-    placeholders.insert(
-        "t_key_as_variables",
-        of_table.collect::<Vec<_>>().join(", "),
-    );
-    let of_range = (1..=key.len()).map(|number| format!("s.lb_k{number}"));
-    placeholders.insert("s_key_names", of_range.collect::<Vec<_>>().join(", "));
 }
