@@ -6,9 +6,10 @@ mod conversions;
 
 /// The value of one column in one row. The API's message `Value` has the same cases. [`From`] converts the types of
 /// Rust.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// SQL NULL.
+    #[default]
     Null,
     /// True or false.
     Bool(bool),

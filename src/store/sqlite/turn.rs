@@ -3,7 +3,6 @@
 //! The writer has the write lock of the file during the whole claim. So claims take turns, at all brokers.
 
 use lease_broker_model::queue::QueueSpec;
-use lease_broker_value::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use super::catalogue::Table;
@@ -188,28 +187,13 @@ impl<'a> Turn<'a> {
 }
 
 /// The row of a queue.
+#[derive(Default)]
 struct StoredRow {
     policy: Option<String>,
     position: WalkPosition,
     arrival: Option<i64>,
     limits: StoredLimits,
     has_paused: bool,
-}
-
-impl Default for StoredRow {
-    fn default() -> Self {
-        Self {
-            policy: None,
-            position: WalkPosition {
-                turn: Value::Null,
-                round_start: Value::Null,
-                wrapped: false,
-            },
-            arrival: None,
-            limits: StoredLimits::default(),
-            has_paused: false,
-        }
-    }
 }
 
 /// Returns the limit of the queue that gives no lease now.

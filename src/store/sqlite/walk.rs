@@ -21,7 +21,7 @@ use crate::turn::distribute;
 use crate::{ClaimCall, Share, StoreError};
 
 /// The state of a walk. It is stored in the row of the queue between two claims.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct WalkPosition {
     /// The group that had the last turn. NULL: a round begins with the first group.
     pub(super) turn: Value,
