@@ -1,5 +1,8 @@
 //! An item with which a user can try a queue: texts that fit the types of the columns.
 
+use lease_broker_value::Value;
+
+use super::NewItem;
 use super::table::Column;
 
 /// The properties of a column that decide whether and how an example sets it.
@@ -14,10 +17,11 @@ pub(super) struct Candidate<'a, Kind> {
 /// Returns the columns that an example sets, with their values: all columns that it must set, or else one. `None`: no value
 /// is known for a column.
 ///
-/// `restricted` returns a value for a restricted column that the item must set.
+/// `restricted` returns a value for a restricted column that the item must set. `accepts` returns whether the queue accepts the item.
 pub(super) fn example<Kind, E>(
     candidates: &[Candidate<'_, Kind>],
     mut restricted: impl FnMut(&Column<Kind>) -> Result<Option<String>, E>,
+    accepts: impl Fn(&NewItem) -> bool,
 ) -> Result<Option<Vec<(String, String)>>, E> {
     let mut columns = Vec::new();
     for candidate in candidates.iter().filter(|candidate| candidate.is_required) {
@@ -41,7 +45,14 @@ pub(super) fn example<Kind, E>(
             Some((column.name.clone(), text_for(&column.declared)?))
         }));
     }
-    Ok((!columns.is_empty()).then_some(columns))
+    let texts = columns.iter().cloned();
+    let item = NewItem {
+        columns: texts
+            .map(|(name, text)| (name, Value::Text(text)))
+            .collect(),
+        ..NewItem::default()
+    };
+    Ok((!columns.is_empty() && accepts(&item)).then_some(columns))
 }
 
 /// Returns a text that a column of this declared type, such as `decimal(5,2)`, can store. `None`: no text is known.

@@ -1,7 +1,5 @@
 //! Finds an item with which a user can try a queue.
 
-use lease_broker_value::Value;
-
 use super::catalogue::Column;
 use super::decode::{integer, result_set};
 use super::operations::MssqlOperations;
@@ -50,17 +48,8 @@ impl MssqlOperations {
                 is_restricted: integer(row, 2)? > 0,
             });
         }
-        let found = example(&candidates, |_| Ok::<_, StoreError>(None))?;
-        Ok(found.filter(|columns| {
-            let columns = columns.iter().cloned();
-            let item = NewItem {
-                columns: columns
-                    .map(|(name, text)| (name, Value::Text(text)))
-                    .collect(),
-                ..NewItem::default()
-            };
-            queue.encode_item(&item).is_ok()
-        }))
+        let accepts = |item: &NewItem| queue.encode_item(item).is_ok();
+        example(&candidates, |_| Ok(None), accepts)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Finds an item with which a user can try a queue.
 
-use lease_broker_value::Value;
 use rusqlite::Connection;
 use rusqlite::types::Value as SqlValue;
 
@@ -59,22 +58,14 @@ pub(super) fn find(
             is_restricted: is_unique || is_foreign,
         });
     }
-    let found = example(&candidates, |column| {
+    let restricted = |column: &Column| {
         if foreign.contains(&&column.name) {
             return Ok(None);
         }
         free_value(connection, name, &table, column)
-    })?;
-    Ok(found.filter(|columns| {
-        let columns = columns.iter().cloned();
-        let item = NewItem {
-            columns: columns
-                .map(|(name, text)| (name, Value::Text(text)))
-                .collect(),
-            ..NewItem::default()
-        };
-        queue.encode_item(&item).is_ok()
-    }))
+    };
+    let accepts = |item: &NewItem| queue.encode_item(item).is_ok();
+    example(&candidates, restricted, accepts)
 }
 
 /// Returns a value that no row has in a column of a unique index. `None`: the index does not begin with the column, so that
