@@ -10,18 +10,11 @@ use super::error::RetrySafety;
 use super::list_parameters::{ListEntry, ListParameters};
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::statement_parts::roll_back_on_error;
+use super::statement_parts::{COMMIT, ROLLBACK, roll_back_on_error};
 use crate::template::render;
 use crate::{NewItem, QueueIndex, Rejection, StoreError};
 
 pub(super) const ENQUEUE: &str = lease_broker_sql::mssql::ENQUEUE;
-
-/// How the transaction of a batch ends.
-#[derive(Clone, Copy)]
-pub(super) enum TransactionEnd {
-    Commit,
-    Rollback,
-}
 
 /// The items that one INSERT adds. They follow each other in the call, name the same columns, and all of them are ready or all are delayed.
 pub(super) struct ItemGroup<'a> {
@@ -39,7 +32,7 @@ impl MssqlOperations {
     ) -> Result<Vec<Key>, StoreError> {
         let queue = self.queue(queue)?;
         let groups = group_items(queue, items)?;
-        match self.insert(queue, groups, TransactionEnd::Commit).await {
+        match self.insert(queue, groups, COMMIT).await {
             Err(StoreError::Rejected(rejection)) => {
                 Err(self.find_rejected_item(queue, items, rejection).await)
             }
@@ -52,7 +45,7 @@ impl MssqlOperations {
         &self,
         queue: &QueueStatements,
         groups: Vec<ItemGroup<'_>>,
-        end: TransactionEnd,
+        end: &str,
     ) -> Result<Vec<Key>, StoreError> {
         let sql = render_batch(queue, &groups, end);
         let items = groups.iter().map(|group| group.indexes.len()).sum();
@@ -82,7 +75,7 @@ impl MssqlOperations {
             let middle = accepted.midpoint(rejected);
             let first = &items[..middle];
             let result = match group_items(queue, first) {
-                Ok(groups) => self.insert(queue, groups, TransactionEnd::Rollback).await,
+                Ok(groups) => self.insert(queue, groups, ROLLBACK).await,
                 Err(error) => Err(error),
             };
             match result {
@@ -119,12 +112,8 @@ pub(super) fn keys_of(
     keys.map(|key| key.ok_or_else(missing)).collect()
 }
 
-/// Renders the batch that inserts all groups.
-pub(super) fn render_batch(
-    queue: &QueueStatements,
-    groups: &[ItemGroup<'_>],
-    end: TransactionEnd,
-) -> String {
+/// Renders the batch that inserts all groups. `end`: [`COMMIT`] or [`ROLLBACK`].
+pub(super) fn render_batch(queue: &QueueStatements, groups: &[ItemGroup<'_>], end: &str) -> String {
     let mut sql = render(ENQUEUE, "begin", &queue.placeholders);
     sql.extend(["\n", &queue.placeholders["refuse_items"]]);
     for (list_number, group) in groups.iter().enumerate() {
@@ -133,10 +122,7 @@ pub(super) fn render_batch(
         let sections = ["item_list", insert];
         sql.extend(["\n", &queue.render_insert(&sections, first, list_number)]);
     }
-    sql.push_str(match end {
-        TransactionEnd::Commit => "\nCOMMIT TRANSACTION;",
-        TransactionEnd::Rollback => "\nROLLBACK TRANSACTION;",
-    });
+    sql.extend(["\n", end]);
     roll_back_on_error(sql, queue.has_triggers)
 }
 

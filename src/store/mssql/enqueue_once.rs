@@ -3,12 +3,12 @@
 use lease_broker_model::key::hex;
 
 use super::decode;
-use super::enqueue::{self, ENQUEUE, ItemGroup, TransactionEnd, group_items, keys_of, shapes};
+use super::enqueue::{self, ENQUEUE, ItemGroup, group_items, keys_of, shapes};
 use super::list_parameters::{FIRST_LIST, ListParameters};
 use super::operations::MssqlOperations;
 use super::purge::seconds;
 use super::queue_statements::QueueStatements;
-use super::statement_parts::roll_back_on_error;
+use super::statement_parts::{COMMIT, ROLLBACK, roll_back_on_error};
 use crate::template::{plain, render};
 use crate::{EnqueueOnce, EnqueuedOnce, QueueIndex, StoreError};
 
@@ -63,7 +63,7 @@ impl MssqlOperations {
             Err(failure) => {
                 // This batch would remember the request without its items. That of an enqueue without a request id remembers none.
                 let groups = group_items(queue, items)?;
-                let enqueue = enqueue::render_batch(queue, &groups, TransactionEnd::Rollback);
+                let enqueue = enqueue::render_batch(queue, &groups, ROLLBACK);
                 let empty = lists.without_entries();
                 return Err(self.refusal(failure, &enqueue, &empty.parameters()).await);
             }
@@ -120,6 +120,6 @@ pub(super) fn render_batch(queue: &QueueStatements, groups: &[ItemGroup<'_>]) ->
     sections.push(render(ENQUEUE_ONCE, "if_remembered", &placeholders));
     sections.push(render(ENQUEUE_ONCE, "read_keys", &placeholders));
     sections.push(render(ENQUEUE_ONCE, "end_if", &placeholders));
-    sections.push("COMMIT TRANSACTION;".to_owned());
+    sections.push(COMMIT.to_owned());
     roll_back_on_error(sections.join("\n"), queue.has_triggers)
 }

@@ -5,7 +5,7 @@
 
 use super::operations::MssqlOperations;
 use super::queue_statements::QueueStatements;
-use super::settle::ROLLBACK;
+use super::statement_parts::ROLLBACK;
 use crate::{Ending, FollowUp, Refusal, Rejection, Settled, Settlement, StoreError};
 
 impl MssqlOperations {

@@ -13,7 +13,7 @@ use super::new_item::insert_delay;
 use super::operations::MssqlOperations;
 use super::parts::{LeftOut, Parts};
 use super::queue_statements::QueueStatements;
-use super::statement_parts::roll_back_on_error;
+use super::statement_parts::{COMMIT, roll_back_on_error};
 use super::utf16::cut;
 use crate::contract::wants_owner;
 use crate::follow_ups;
@@ -21,9 +21,6 @@ use crate::{
     EndedLease, Ending, FollowUp, NewItem, QueueIndex, Refusal, RowEnding, SettleResults, Settled,
     Settlement, StoreError,
 };
-
-const COMMIT: &str = "COMMIT TRANSACTION;";
-pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
 
 /// The results of one batch.
 #[derive(Default)]

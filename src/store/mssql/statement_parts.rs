@@ -8,6 +8,11 @@ use crate::template::{Placeholders, render};
 
 const TRIGGERS: &str = lease_broker_sql::mssql::TRIGGERS;
 
+/// The end of a batch that changes rows.
+pub(super) const COMMIT: &str = "COMMIT TRANSACTION;";
+/// The end of a batch that only tries a change.
+pub(super) const ROLLBACK: &str = "ROLLBACK TRANSACTION;";
+
 /// Renders the name of a queue for the comment at the start of each batch. Comments nest in T-SQL, so a name with `*` could
 /// begin or end one.
 pub(super) fn queue_comment(name: &str) -> String {

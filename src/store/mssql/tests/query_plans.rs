@@ -23,6 +23,7 @@ use super::super::operation_batch::BatchParameters;
 use super::super::operations::MssqlOperations;
 use super::super::queue_statements::QueueStatements;
 use super::super::search::SearchParameters;
+use super::super::statement_parts::COMMIT;
 use super::super::written_columns::stored_checkpoint;
 use super::super::{Pool, Settings};
 use super::test_server;
@@ -228,12 +229,9 @@ impl ProfiledQueue {
         };
         let settlements: Vec<Settlement> = leases.iter().map(settlement).collect();
         let indexes: Vec<usize> = (0..settlements.len()).collect();
-        let batch = self.mssql.render_settlement(
-            self.statements(),
-            &settlements,
-            &indexes,
-            "COMMIT TRANSACTION;",
-        );
+        let batch = self
+            .mssql
+            .render_settlement(self.statements(), &settlements, &indexes, COMMIT);
         let (sql, parameters) = batch.expect("a batch");
         let results = self.run(&sql, &parameters.parameters()).await;
         let settled = results

@@ -23,7 +23,7 @@ use super::super::adopt::{self, IndexBuilds};
 use super::super::adopt_sql;
 use super::super::catalogue::{Column, Table};
 use super::super::end_leases;
-use super::super::enqueue::{self, TransactionEnd};
+use super::super::enqueue;
 use super::super::enqueue_once;
 use super::super::group_list;
 use super::super::group_pause;
@@ -38,6 +38,7 @@ use super::super::remove;
 use super::super::search_statements::FilterColumn;
 use super::super::server_info::TextBytes;
 use super::super::soft_lock_types::queue_columns;
+use super::super::statement_parts::COMMIT;
 use super::super::types::ColumnType;
 use super::super::{Pool, Settings};
 use super::catalogue::{self, index_on};
@@ -347,7 +348,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
     show("reap behind refused rows", &table.sql.reap_behind);
     show("read due rows", &table.sql.read_due);
     let group = [group_of(&item)];
-    let batch = enqueue::render_batch(&table, &group, TransactionEnd::Commit);
+    let batch = enqueue::render_batch(&table, &group, COMMIT);
     show("enqueue", &batch);
     let once = enqueue_once::render_batch(&table, &group);
     show("enqueue with a request id", &once);
@@ -383,8 +384,7 @@ fn render(spec: &QueueSpec, before: &Table, set: &[&str]) -> String {
         },
     );
     let mssql = operations(table);
-    let settle =
-        mssql.render_settlement(&mssql.queues[0], &[settlement], &[0], "COMMIT TRANSACTION;");
+    let settle = mssql.render_settlement(&mssql.queues[0], &[settlement], &[0], COMMIT);
     show(
         "complete, fail, release; with an item that follows",
         &settle.expect("a batch").0,
@@ -721,12 +721,7 @@ async fn settlements_that_write_columns() {
         settlement(2, fail, &["Result", "Details"]),
         settlement(3, release, &[]),
     ];
-    let batch = mssql.render_settlement(
-        &mssql.queues[0],
-        &settlements,
-        &[0, 1, 2],
-        "COMMIT TRANSACTION;",
-    );
+    let batch = mssql.render_settlement(&mssql.queues[0], &settlements, &[0, 1, 2], COMMIT);
     let (sql, _) = batch.expect("a batch");
     hint_rules::check(&spec, &sql, table.reports_filters);
     insta::assert_snapshot!(format!(
