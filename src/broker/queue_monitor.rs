@@ -188,11 +188,7 @@ impl<S: MonitoredStore + ?Sized> QueueMonitor<S> {
                 tokio::time::sleep(pause.max(rest.min(max_rest))).await;
             }
         };
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = work => {}
-        }
+        stop.run_until_cancelled(work).await;
     }
 
     /// Returns how long the statements took. A failure asks for no longer pause: the database may be well again soon.

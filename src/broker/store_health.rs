@@ -171,11 +171,7 @@ impl StoreHealth {
                 }
             }
         };
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = probes => {}
-        }
+        stop.run_until_cancelled(probes).await;
     }
 
     /// Probes the store once, updates its health, and returns whether the probe succeeded.
