@@ -183,7 +183,7 @@ pub(super) fn find_pause(
     collation: &str,
     now: i64,
 ) -> Result<Option<GroupPause>, StoreError> {
-    let read = |row: &Row<'_>| read_pause(row, 0, group.clone());
+    let read = |row: &Row<'_>| read_pause(row, group.clone());
     let mut find = prepare(connection, "find", collation)?;
     Ok(find
         .query_row((queue, Stored::new(value), now), read)
@@ -199,13 +199,12 @@ fn prepare<'a>(
     connection.prepare_cached(&render(GROUP_PAUSE, section, &collation))
 }
 
-/// Reads a pause: its time, end, caller and reason are in the columns from `first` on.
-fn read_pause(row: &Row<'_>, first: usize, group: Key) -> rusqlite::Result<GroupPause> {
+fn read_pause(row: &Row<'_>, group: Key) -> rusqlite::Result<GroupPause> {
     Ok(GroupPause {
         group,
-        pause_time: row.get(first)?,
-        until: row.get(first + 1)?,
-        actor: row.get(first + 2)?,
-        reason: row.get(first + 3)?,
+        pause_time: row.get(0)?,
+        until: row.get(1)?,
+        actor: row.get(2)?,
+        reason: row.get(3)?,
     })
 }

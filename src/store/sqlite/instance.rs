@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::pause::has_tables;
 use super::statement::Token;
 use super::write_context::WriteContext;
+use crate::contract::due_after;
 use crate::instance::{FORGET_TIME, Instance, LIVE_TIME};
 use crate::template::plain;
 use crate::{BrokerList, ListedBroker, StoreError};
@@ -49,7 +50,7 @@ pub(super) fn read_others(
 ) -> Result<Vec<Instance>, StoreError> {
     let [_, _, read_live] = &*STATEMENTS;
     let mut read = connection.prepare_cached(read_live)?;
-    let (first, last) = (before(LIVE_TIME, now), after(LIVE_TIME, now));
+    let (first, last) = (before(LIVE_TIME, now), due_after(now, LIVE_TIME));
     let others = read.query_map((first, last, Token(except)), read_instance)?;
     Ok(others.collect::<rusqlite::Result<_>>()?)
 }
@@ -69,11 +70,6 @@ fn read_instance(row: &Row<'_>) -> rusqlite::Result<Instance> {
 /// Returns the moment that is this time before `now`.
 fn before(time: Duration, now: i64) -> i64 {
     now.saturating_sub(millis_rounded_up(time))
-}
-
-/// Returns the moment that is this time after `now`.
-fn after(time: Duration, now: i64) -> i64 {
-    now.saturating_add(millis_rounded_up(time))
 }
 
 /// Tells a process to drain. See [`Operate::request_drain`](crate::Operate::request_drain).
