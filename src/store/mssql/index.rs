@@ -265,11 +265,11 @@ pub(super) fn set_hints(
     columns: &QueueColumns<ColumnType>,
     table: &Table,
 ) {
-    let seek = seek_hint(&columns.key, table);
+    let seek = key_hint(&columns.key, table, true);
     placeholders.insert("by_key", format!("ROWLOCK{seek}"));
+    placeholders.insert("next_walk_hint", seek.clone());
     placeholders.insert("key_hint", seek);
-    placeholders.insert("first_walk_hint", walk_hint(&columns.key, table, false));
-    placeholders.insert("next_walk_hint", walk_hint(&columns.key, table, true));
+    placeholders.insert("first_walk_hint", key_hint(&columns.key, table, false));
     for role in IndexRole::ALL {
         let existing = find(role, queue, columns, table);
         let index = existing.map_or_else(|| name(role, queue), |index| index.name.clone());
@@ -337,10 +337,12 @@ pub(super) fn set_hints(
     }
 }
 
-/// Renders the table hints of a walk in the order of the key. `seek`: the walk begins after a key.
+/// Renders the table hints of a join by key, or of a walk in the order of the key. They follow another hint. `seek`: for a join, or for
+/// a walk that begins after a key.
 ///
-/// The exceptions are those of [`seek_hint`].
-pub(super) fn walk_hint(key: &[Column], table: &Table, seek: bool) -> String {
+/// Babelfish gets no hint: it looks for the index of a constraint under a name that the index does not have. A key of type
+/// `money` gets none either: it is compared as a decimal, which SQL Server cannot seek, and then it refuses FORCESEEK.
+pub(super) fn key_hint(key: &[Column], table: &Table, seek: bool) -> String {
     match key_index(key, table) {
         Some(index) => hint(&index.name, seek),
         None => String::new(),
@@ -357,24 +359,15 @@ pub(super) fn hint(name: &str, seek: bool) -> String {
     format!("{seek}, INDEX ({})", quote(name))
 }
 
-/// Renders the table hint of a join by key: a seek in the index of the key. It follows another hint.
-///
-/// Babelfish gets no seek: it looks for the index of a constraint under a name that the index does not have. A key of type
-/// `money` gets none either: it is compared as a decimal, which SQL Server cannot seek, and then it refuses FORCESEEK.
-fn seek_hint(key: &[Column], table: &Table) -> String {
-    match key_index(key, table) {
-        Some(index) => hint(&index.name, true),
-        None => String::new(),
-    }
-}
-
 /// Returns the index of the key, if statements can name it and seek in it.
 pub(super) fn key_index<'a>(key: &[Column], table: &'a Table) -> Option<&'a Index> {
-    let is_key = |index: &&Index| {
-        let is_part = |column: &Column| index.columns.iter().any(|part| part.is(&column.name));
-        index.unique && index.columns.len() == key.len() && key.iter().all(is_part)
-    };
     let seekable = key.iter().all(|column| column.kind != ColumnType::Money);
-    let index = table.indexes.iter().find(is_key);
+    let index = table.indexes.iter().find(|index| is_of_key(index, key));
     index.filter(|_| table.reports_filters && seekable)
+}
+
+/// Returns whether the index is unique and has exactly the columns of the key.
+pub(super) fn is_of_key(index: &Index, key: &[Column]) -> bool {
+    let is_part = |column: &Column| index.columns.iter().any(|part| part.is(&column.name));
+    index.unique && index.columns.len() == key.len() && key.iter().all(is_part)
 }

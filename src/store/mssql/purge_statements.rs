@@ -53,8 +53,8 @@ impl PurgeStatements {
         let mut first = placeholders.clone();
         first.insert("after_position", "1 = 1".to_owned());
         first.insert("after_time", "1 = 1".to_owned());
-        first.insert("walk_hint", index::walk_hint(key, table, false));
-        placeholders.insert("walk_hint", index::walk_hint(key, table, true));
+        first.insert("walk_hint", index::key_hint(key, table, false));
+        placeholders.insert("walk_hint", index::key_hint(key, table, true));
         let archive = archive.and_then(|archive| {
             let index = time_index(spec, archive)?;
             // Babelfish stores indexes under other names.

@@ -2,7 +2,7 @@
 
 use lease_broker_model::queue::QueueSpec;
 
-use super::catalogue::{Column, Table};
+use super::catalogue::Table;
 use super::connection::Connection;
 use super::decode::{integer, text};
 use super::index;
@@ -171,7 +171,10 @@ pub(super) fn problems(
 ) -> Vec<String> {
     let locks_rows_of = |name: &str| {
         let mut used = index::used(queue, columns, table);
-        used.any(|index| index.name == name) || is_key_index(table, name, &columns.key)
+        used.any(|index| index.name == name)
+            || table
+                .index(name)
+                .is_some_and(|index| index::is_of_key(index, &columns.key))
     };
     let table = &queue.table;
     let row_locks = |index: &str| {
@@ -211,18 +214,6 @@ pub(super) fn problems(
         _ => None,
     };
     restrictions.iter().filter_map(problem).collect()
-}
-
-/// Returns whether `name` is a unique index on exactly the columns of the key.
-fn is_key_index(table: &Table, name: &str, key: &[Column]) -> bool {
-    table.index(name).is_some_and(|index| {
-        index.unique
-            && index.columns.len() == key.len()
-            && index
-                .columns
-                .iter()
-                .all(|part| key.iter().any(|column| part.is(&column.name)))
-    })
 }
 
 /// Returns whether columns can be added as NOT NULL. On a ledger table they cannot (Microsoft's documentation "Ledger
