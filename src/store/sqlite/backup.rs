@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
 use super::companion::companion;
-use super::connection::open_copy;
+use super::connection::{in_file, open_copy};
 use super::lock_holder::LockHolder;
 use super::read_connection::ReadConnection;
 use super::{epoch, migrations};
@@ -320,19 +320,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let _ = fs::remove_file(companion(path, suffix));
-    }
-}
-
-/// Names the file in an error that SQLite reports without it.
-fn in_file(path: &Path, error: StoreError) -> StoreError {
-    let path = path.display();
-    match error {
-        StoreError::Io(problem) => StoreError::Io(format!("{path}: {problem}")),
-        StoreError::Unavailable(mut outage) => {
-            outage.reason = format!("{path}: {}", outage.reason);
-            StoreError::Unavailable(outage)
-        }
-        other => other,
     }
 }
 

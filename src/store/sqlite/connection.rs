@@ -62,16 +62,20 @@ fn open_with(
         configure(&mut connection)?;
         Ok(connection)
     };
-    open().map_err(|error| {
-        let path = path.display();
-        match error {
-            StoreError::Io(text) => StoreError::Io(format!("{path}: {text}")),
-            StoreError::Unavailable(outage) => {
-                StoreError::outage(outage.cause, format!("{path}: {outage}"))
-            }
-            other => other,
+    open().map_err(|error| in_file(path, error))
+}
+
+/// Names the file in an error that SQLite reports without it.
+pub(super) fn in_file(path: &Path, error: StoreError) -> StoreError {
+    let path = path.display();
+    match error {
+        StoreError::Io(problem) => StoreError::Io(format!("{path}: {problem}")),
+        StoreError::Unavailable(mut outage) => {
+            outage.reason = format!("{path}: {}", outage.reason);
+            StoreError::Unavailable(outage)
         }
-    })
+        other => other,
+    }
 }
 
 fn configure(connection: &mut Connection) -> Result<(), StoreError> {
