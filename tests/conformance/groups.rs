@@ -12,6 +12,7 @@ use lease_broker_store::{Ahead, ClaimCall, Claimed, LimitChange, Limited, StoreE
 use lease_broker_value::Value;
 
 use crate::harness::Harness;
+use crate::harness::errors::misconfigured;
 use crate::harness::fixture::{
     Broker, Fixture, HOUR, MINUTE, SECOND, by, call, fail, keys, new_item, queue, release, text,
 };
@@ -614,10 +615,7 @@ pub(crate) async fn broker_without_groups_is_refused<H: Harness>() {
     assert!(fixture.harness.open(&fixture.queues).await.is_err());
     let calls = vec![call("x", 1)].into();
     let running = fixture.store.claim(fixture.queue, calls, usize::MAX).await;
-    assert!(
-        matches!(running, Err(StoreError::Misconfigured(_))),
-        "{running:?}"
-    );
+    misconfigured(running);
     fixture
         .harness
         .apply(&fixture.queues[0])

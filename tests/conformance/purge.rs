@@ -5,12 +5,13 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::{KeepFor, OnComplete};
 use lease_broker_store::schema::Step;
-use lease_broker_store::{ArchiveCutoff, LatestTime, PurgeStep, RetentionTurn, StoreError};
+use lease_broker_store::{ArchiveCutoff, LatestTime, PurgeStep, RetentionTurn};
 use lease_broker_value::Value;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::harness::Harness;
+use crate::harness::errors::misconfigured;
 use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, complete, fail, queue, text};
 use crate::harness::table::{Kind, Table};
 
@@ -273,10 +274,7 @@ pub(crate) async fn archive_without_its_index_is_refused<H: Harness>() {
         .store
         .purge_archive(fixture.queue, older_than(HOUR), 500)
         .await;
-    assert!(
-        matches!(refused, Err(StoreError::Misconfigured(_))),
-        "{refused:?}"
-    );
+    misconfigured(refused);
     let mut spec = fixture.queues[0].clone();
     spec.keep_for.archive = Some(HOUR);
     let missing = fixture.harness.check(&spec).await.expect("check");

@@ -6,10 +6,11 @@ use std::time::Duration;
 use lease_broker_model::item_state::State;
 use lease_broker_model::queue::QueueSpec;
 use lease_broker_store::mssql::{MssqlStore, Settings};
-use lease_broker_store::{EnqueuedOnce, FollowUp, QueueIndex, StoreError};
+use lease_broker_store::{EnqueuedOnce, FollowUp, QueueIndex};
 use uuid::Uuid;
 
 use crate::harness::Harness as _;
+use crate::harness::errors::unavailable;
 use crate::harness::fixture::{Broker, call, complete_with, keys, new_item, queue, text};
 use crate::harness::mssql::{MssqlHarness, read_catalog};
 use crate::harness::program::{Program, patient_settings, start};
@@ -69,9 +70,18 @@ impl TestBroker {
         assert!(!operation.is_finished());
         operation
     }
+
+    async fn wait_for_request(&self) {
+        wait_until("the proxy holds the request", async || {
+            self.proxy.held() > 0
+        })
+        .await;
+    }
 }
 
 const LEASED: &str = "SELECT COUNT(*) FROM item WHERE id = 1 AND lease_state = 1";
+const ALL_LEASED: &str = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
+const ADDED: &str = "SELECT COUNT(*) FROM next";
 
 #[tokio::test]
 async fn completion_with_a_lost_reply_adds_its_follow_up_once() {
@@ -136,10 +146,7 @@ async fn failed_claim_with_request_id_gets_its_leases_on_retry() {
     test.proxy.refuse(true);
     test.proxy.cut();
     let claimed = with_timeout(claim).await.expect("no panic");
-    assert!(
-        matches!(claimed, Err(StoreError::Unavailable(_))),
-        "{claimed:?}"
-    );
+    unavailable(claimed);
     test.proxy.restore();
     let items = test.broker.request(token, 2).await;
     assert_eq!(keys(&items), ["1", "2"]);
@@ -162,8 +169,7 @@ async fn claim_without_request_id_finds_leases_of_lost_reply() {
     let items = with_timeout(claim).await.expect("no panic");
     assert_eq!(keys(&items), ["1"]);
     assert_eq!(items[0].lease.fence, 1);
-    let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
-    assert_eq!(test.program.number(leased).await, 1);
+    assert_eq!(test.program.number(ALL_LEASED).await, 1);
     let completed = test.broker.complete(&items[0].lease).await;
     assert_eq!(completed, Some(State::Completed));
 }
@@ -184,18 +190,11 @@ async fn claim_lost_before_the_server_is_not_run_again() {
             .claim(broker.queue, calls.into(), usize::MAX)
             .await
     });
-    wait_until("the proxy holds the request", async || {
-        test.proxy.held() > 0
-    })
-    .await;
+    test.wait_for_request().await;
     test.proxy.cut_and_restore();
     let claimed = with_timeout(claim).await.expect("no panic");
-    assert!(
-        matches!(claimed, Err(StoreError::Unavailable(_))),
-        "{claimed:?}"
-    );
-    let leased = "SELECT COUNT(*) FROM item WHERE lease_state = 1";
-    assert_eq!(test.program.number(leased).await, 1);
+    unavailable(claimed);
+    assert_eq!(test.program.number(ALL_LEASED).await, 1);
 }
 
 #[tokio::test]
@@ -206,16 +205,11 @@ async fn enqueue_with_a_lost_reply_runs_once_and_reports_doubt() {
     let broker = test.broker.at(1);
     let items = vec![new_item(&[("payload", text("a"))])];
     let adding = async move { broker.try_enqueue(items).await };
-    let adding = test
-        .hold_back_reply(adding, "SELECT COUNT(*) FROM next")
-        .await;
+    let adding = test.hold_back_reply(adding, ADDED).await;
     test.proxy.cut_and_restore();
     let added = with_timeout(adding).await.expect("no panic");
-    assert!(
-        matches!(added, Err(StoreError::Unavailable(_))),
-        "{added:?}"
-    );
-    assert_eq!(test.program.number("SELECT COUNT(*) FROM next").await, 1);
+    unavailable(added);
+    assert_eq!(test.program.number(ADDED).await, 1);
 }
 
 #[tokio::test]
@@ -226,16 +220,14 @@ async fn enqueue_with_a_request_id_survives_a_lost_reply() {
     let broker = test.broker.at(1);
     let items = vec![new_item(&[("payload", text("a"))])];
     let adding = async move { broker.enqueue_once(Uuid::from_u128(1), items).await };
-    let adding = test
-        .hold_back_reply(adding, "SELECT COUNT(*) FROM next")
-        .await;
+    let adding = test.hold_back_reply(adding, ADDED).await;
     test.proxy.cut_and_restore();
     let added = with_timeout(adding).await.expect("no panic");
     assert!(
         matches!(&added, Ok(EnqueuedOnce::Repeated(keys)) if keys[0].to_string() == "1"),
         "{added:?}"
     );
-    assert_eq!(test.program.number("SELECT COUNT(*) FROM next").await, 1);
+    assert_eq!(test.program.number(ADDED).await, 1);
 }
 
 #[tokio::test]
@@ -267,10 +259,7 @@ async fn request_lost_before_the_server_is_retried() {
     let broker = test.broker.clone();
     let lease = item.lease.clone();
     let completion = tokio::spawn(async move { broker.complete(&lease).await });
-    wait_until("the proxy holds the request", async || {
-        test.proxy.held() > 0
-    })
-    .await;
+    test.wait_for_request().await;
     test.proxy.cut_and_restore();
     let state = with_timeout(completion).await.expect("no panic");
     assert_eq!(state, Some(State::Completed));

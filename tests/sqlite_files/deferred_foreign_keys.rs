@@ -105,10 +105,7 @@ async fn worker_whose_id_breaks_it_gets_no_item() {
     let harness = SqliteHarness::with(tables).await;
     let fixture = Fixture::adopt(harness, vec![spec]).await;
     let refused = claim_one(&fixture, "unknown").await;
-    assert!(
-        matches!(refused, Err(StoreError::Rejected(_))),
-        "{refused:?}"
-    );
+    rejected(refused);
     let leased = claim_one(&fixture, "known").await;
     assert_eq!(leased, Ok(vec!["1".to_owned()]));
 }

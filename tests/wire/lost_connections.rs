@@ -32,37 +32,17 @@ async fn heartbeat_cut_among_its_rows_is_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settlement_cut_among_its_rows_is_retried() {
-    let fixture = Fixture::start().await;
+async fn settlement_cut_before_or_among_its_rows_is_retried() {
     let row = settled_row(0, 3);
-    let cut = Tokens::new().columns(&row).row(&row);
-    let replies = vec![Reply::Cut(cut), Reply::Answer(settled(2, 3))];
-    fixture.server.on(OPERATION, replies);
-    let states = fixture.complete(2).await.expect("settled");
-    assert_eq!(
-        states,
-        [
-            Settled::Ended(State::Completed),
-            Settled::Ended(State::Completed)
-        ]
-    );
-    assert_sent_twice(&fixture);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settlement_is_retried_with_the_same_parameters() {
-    let fixture = Fixture::start().await;
-    let replies = vec![Reply::Cut(Tokens::new()), Reply::Answer(settled(2, 3))];
-    fixture.server.on(OPERATION, replies);
-    let states = fixture.complete(2).await.expect("settled");
-    assert_eq!(
-        states,
-        [
-            Settled::Ended(State::Completed),
-            Settled::Ended(State::Completed)
-        ]
-    );
-    assert_sent_twice(&fixture);
+    for cut in [Tokens::new(), Tokens::new().columns(&row).row(&row)] {
+        let fixture = Fixture::start().await;
+        let replies = vec![Reply::Cut(cut), Reply::Answer(settled(2, 3))];
+        fixture.server.on(OPERATION, replies);
+        let states = fixture.complete(2).await.expect("settled");
+        let completed = || Settled::Ended(State::Completed);
+        assert_eq!(states, [completed(), completed()]);
+        assert_sent_twice(&fixture);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
