@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lease_broker_store::{Leases, Outage, OutageCause, StoreError, Upkeep};
+use lease_broker_store::{Applied, Leases, Outage, OutageCause, StoreError, Upkeep};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -96,11 +96,17 @@ impl StoreHealth {
         tokio::select! {
             biased;
             () = unhealthy => {
-                let withdrawn = tokio::time::timeout(WITHDRAWAL_TIMEOUT, operation).await;
-                withdrawn.unwrap_or_else(|_| {
-                    running.abandon();
-                    Err(self.unhealthy_error())
-                })
+                match tokio::time::timeout(WITHDRAWAL_TIMEOUT, operation).await {
+                    // It was withdrawn. The probe knows why.
+                    Ok(Err(error)) if is_silence(&error) && error.applied() == Applied::No => {
+                        Err(self.unhealthy_error().not_applied())
+                    }
+                    Ok(outcome) => outcome,
+                    Err(_) => {
+                        running.abandon();
+                        Err(self.unhealthy_error())
+                    }
+                }
             }
             outcome = &mut operation => {
                 if let Err(error) = &outcome && self.failures.note(error) {
@@ -190,11 +196,7 @@ impl StoreHealth {
         let fail = |error: StoreError| {
             // During an outage, a probe without an answer tells less than the failure before it. A probe that was withdrawn
             // has none either.
-            let tells_nothing = matches!(
-                &error,
-                StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer
-            );
-            if *self.healthy.borrow() || !tells_nothing {
+            if *self.healthy.borrow() || !is_silence(&error) {
                 self.failures.note_outage(&error);
             }
             self.set_healthy(false);
@@ -249,6 +251,10 @@ impl StoreHealth {
             tracing::error!(%error, oldest_operation_seconds = oldest, "store is unhealthy");
         }
     }
+}
+
+fn is_silence(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer)
 }
 
 #[cfg(test)]
@@ -320,6 +326,23 @@ mod tests {
         let other = StoreError::Misconfigured("no table".to_owned());
         assert!(!health.failures.note(&other));
         assert_eq!(status(&health), (false, Some(OutageCause::NoSpace), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operation_that_is_withdrawn_has_the_cause() {
+        let health = StoreHealth::new();
+        let refused = StoreError::outage(OutageCause::Login, "password refused");
+        let withdrawn = async {
+            let mut healthy = health.subscribe();
+            let _ = healthy.wait_for(|healthy| !healthy).await;
+            let silent = StoreError::not_begun(OutageCause::NoAnswer, "withdrawn");
+            Err::<(), _>(silent)
+        };
+        let probe = health.probe(async { Err(refused) }, || None, || ());
+        let (error, _) = tokio::join!(health.fail_fast(withdrawn), probe);
+        let error = error.expect_err("withdrawn");
+        assert_eq!(error.applied(), Applied::No);
+        assert!(error.to_string().contains("password refused"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
