@@ -417,7 +417,7 @@ impl Broker {
             columns: self.store.columns(index),
             max_attempts: spec.retry.max_attempts,
             takes_turns: spec.takes_turns(),
-            writes_worker_ids: spec.writes_worker_ids(),
+            shows_worker: spec.shows_worker(),
             secrets: self.store.signing_secrets().clone(),
             index,
             tracer: self.leases.tracer.clone(),

@@ -7,18 +7,17 @@
 --   that has ended is deleted, in seconds. `read`: @P1: id. `cancel_operation`: @P1: id. @P2: name of the caller.
 --   `take`: @P1: id. @P2: broker. @P3: the time for which it holds the operation, in ms. @P4: the longest of such times.
 --   `list` and `read_orders`: @P1 to @P4 as in every statement with lists (sql/README.md). @P5: number of queues. @P6: JSON
---   array of queues, {q: name}. `list`: @P7: 1 to leave out
---   those that have ended. @P8: id of the operation before the page; empty: the first page. @P9: maximum number of rows.
---   `read_orders`: @P7: broker. @P8: as @P4 of `take`.
+--   array of queues, {q: name}. `list`: @P7: 1 to leave out those that have ended. @P8: id of the operation before the page; empty: the
+--   first page. @P9: maximum number of rows. `read_orders`: @P7: broker. @P8: as @P4 of `take`.
 --   `apply`: @P1 to @P6 as in cancel.sql; every item has a fencing token. @P7: JSON array of one object, {n: the new state, or the state of
 --   the items to delete; s, d, e and m as in cancel.sql}. @P8: id. @P9: broker. @P10: number of batches before this one. @P11: the time
 --   for which the broker keeps the operation, in ms. @P12: position, or empty. @P13: rows that were looked at. @P14: refused items. @P15: refusal, or empty.
 --   @P16: the state in which the operation ends, or 0.
 -- Results: `start`: 1 if the operation was stored, else 0; the operation with this id; the operation of this kind that the queue runs.
 --   `read`, `cancel_operation`, `take` and `list`: operations, with the columns of the section `columns`. `read` and `list` have no
---   result if the table does not exist, or if the login may not see it. `read_orders`: 1 if the broker is told to drain, else 0; 1 if
---   there is an operation that no other broker runs, else 0. `apply`: the number of changed items, and then each lease that was cancelled, as in
---   cancel.sql. It has no result if the batch was not applied.
+--   result if the table does not exist, or if the login may not see it. `read_orders`: 1 if the broker is told to drain, else 0;
+--   then the operations of a known kind that no other broker holds, the oldest first. `apply`: the number of changed items, and then each
+--   lease that was cancelled, as in cancel.sql. It has no result if the batch was not applied.
 -- Locks, in order: `start`: U and X on old rows, skipping those that others have locked; X on the new row. `take`: U, then X, on a row,
 --   skipping those that others have locked. `cancel_operation`: X on the row; it waits for the batch that runs. `apply`: X on the row of the operation;
 --   then U, then X, on the items, in the order of the key. `read_orders`: S on one row at a time, skipping operations that others have
@@ -127,11 +126,11 @@ END;
 /* lease-broker read orders */
 SET NOCOUNT ON; SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 DECLARE @now datetime2(3) = SYSUTCDATETIME(), @broker uniqueidentifier = CONVERT(uniqueidentifier, @P7);
-SELECT CASE WHEN EXISTS (SELECT 1 FROM lease_broker_instance AS i WHERE i.id = @broker AND i.drain = 1) THEN 1 ELSE 0 END AS lb_drain,
-    CASE WHEN EXISTS (SELECT 1 FROM lease_broker_operation AS o WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
-        WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
-            OR o.until_time > DATEADD(millisecond, @P8, @now)))
-        THEN 1 ELSE 0 END AS lb_n;
+SELECT CASE WHEN EXISTS (SELECT 1 FROM lease_broker_instance AS i WHERE i.id = @broker AND i.drain = 1) THEN 1 ELSE 0 END AS lb_drain;
+{columns} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE o.slot IN ({slots}) AND o.queue IN ({queues}) AND (o.holder IS NULL OR o.holder = @broker OR o.until_time <= @now
+    OR o.until_time > DATEADD(millisecond, @P8, @now))
+ORDER BY o.create_time, o.id;
 
 -- :: apply
 /* lease-broker apply operation {queue_comment} */

@@ -1,13 +1,14 @@
 -- Purpose: keep the rows of operations on many items, and change the items of their batches.
--- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `take` makes a broker the one that runs an operation
---   that no other broker holds; `find_free` returns a row if there is one. `begin_batch` counts a batch and keeps the operation; `end_batch` records its
---   results after its items were changed; between
---   them, `redrive_item` or `purge_item` changes one item each, or cancel.sql ends its lease. If one of the
---   first two has changed no row, `find_unchanged` returns a row if the table has ignored the change. `list` returns operations, the latest first. All but `read` and `list` run in the writer's
---   transaction.
+-- Sections: `forget`, `read` and `start` store an operation. `cancel` ends one. `find_free` returns the operations that no other broker
+--   holds, the oldest first, and `take` makes a broker the one that runs such an operation; `is_free` is their condition. `begin_batch`
+--   counts a batch and keeps the operation; `end_batch` records its results after its items were changed; between them, `redrive_item` or
+--   `purge_item` changes one item each, or cancel.sql ends its lease. If one of the first two has changed no row, `find_unchanged`
+--   returns a row if the table has ignored the change. `list` returns operations, the latest first. All but `read`, `find_free` and
+--   `list` run in the writer's transaction.
 -- Parameters: ?1 id; ?2 now (ms since 1970); ?3 queue. `start`: ?4 kind; ?5 definition; ?6 name of the caller; ?7 reason. `cancel`: ?6.
 --   `forget`: ?4 time before which an operation ended long ago. `find_free` and `take`: ?4 broker; ?5 end of the longest
---   hold that can begin now. `find_free`: ?3 queues as a JSON array. `take`: ?6 end of its hold. `begin_batch`: ?4 broker; ?5 end of its hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
+--   hold that can begin now. `find_free`: ?3 queues as a JSON array. `take`: ?6 end of its hold. `begin_batch`: ?4 broker; ?5 end of its
+--   hold; ?6 number of the batch; ?7 position; ?8 rows that were looked at;
 --   ?9 refused items; ?10 refusal. `end_batch`: ?4 changed items; ?5 state (0: it goes on). `list`: ?3 queues as a JSON array; ?4 1 to
 --   leave out those that ended; ?5 create time and ?1 id of the last one on the page before; ?6 maximum number of rows.
 --   `redrive_item`: ?1 to ?3 key values; ?4 time at which the operation was stored; ?5 now; ?6 fencing token; ?7 new state; ?8 due time.
@@ -54,7 +55,7 @@ WHERE id = ?1 AND state = 0
 state = 0 AND (holder IS NULL OR holder = ?4 OR until_time <= ?2 OR until_time > ?5)
 
 -- :: find_free
-SELECT 1 FROM lease_broker_operation WHERE {is_free} AND queue IN (SELECT value FROM json_each(?3)) LIMIT 1
+{columns} WHERE {is_free} AND queue IN (SELECT value FROM json_each(?3)) ORDER BY create_time, id
 
 -- :: take
 UPDATE lease_broker_operation SET holder = ?4, until_time = ?6 WHERE id = ?1 AND {is_free}

@@ -97,7 +97,7 @@ impl StoreHealth {
             biased;
             () = unhealthy => {
                 match tokio::time::timeout(WITHDRAWAL_TIMEOUT, operation).await {
-                    // It was withdrawn. The probe knows why.
+                    // It was withdrawn, or got no connection. The probe knows why.
                     Ok(Err(error)) if is_silence(&error) && error.applied() == Applied::No => {
                         Err(self.unhealthy_error().not_applied())
                     }
@@ -253,6 +253,7 @@ impl StoreHealth {
     }
 }
 
+/// Returns whether the error says only that the store did not answer.
 fn is_silence(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable(outage) if outage.cause == OutageCause::NoAnswer)
 }

@@ -66,7 +66,7 @@ pub(super) struct LeasedQueue {
     /// Whether it has groups or limits.
     pub(super) takes_turns: bool,
     /// Whether a worker's id can be refused by a column of the team's own.
-    pub(super) writes_worker_ids: bool,
+    pub(super) shows_worker: bool,
     /// The secrets that sign lease ids.
     pub(super) secrets: Arc<SigningSecrets>,
     /// The queue's index.

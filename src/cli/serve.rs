@@ -82,8 +82,8 @@ impl Serve {
         unknown: &[UnknownVariable],
         lease_operations: LeaseOperations,
     ) -> Result<(), CommandError> {
-        // A supervisor can send it while the configuration is read. tokio keeps it until the service waits for it, also in another
-        // runtime. SIGTERM and SIGINT end the process, which has opened nothing yet.
+        // A supervisor can send SIGHUP while the configuration is read. tokio keeps the signal until the service waits for it, also in
+        // another runtime. SIGTERM and SIGINT end the process, which has opened nothing yet.
         let hangup = run(&mut Builder::new_current_thread(), async {
             stop_signal(SignalKind::hangup())
         })?;

@@ -148,12 +148,6 @@ impl QueueSpec {
         groups.map_or_else(|| "no groups".to_owned(), Groups::policy)
     }
 
-    /// Returns whether a lease writes the id of its worker to a column of the team's own, which can refuse it.
-    pub fn writes_worker_ids(&self) -> bool {
-        let mut mirror = self.mirror.iter();
-        mirror.any(|mirror| mirror.value == MirrorValue::Worker)
-    }
-
     /// Returns whether claims take turns, because the queue has groups or limits.
     pub const fn takes_turns(&self) -> bool {
         self.groups.is_some() || !self.limits.is_none()
@@ -171,7 +165,7 @@ impl QueueSpec {
             .map_or(1, |groups| groups.run() as usize)
     }
 
-    /// Returns whether a claim writes the worker's id into a column of the table's own.
+    /// Returns whether a claim writes the worker's id into a column of the team's own, which can refuse it.
     pub fn shows_worker(&self) -> bool {
         let mut mirrors = self.mirror.iter();
         mirrors.any(|mirror| mirror.state == State::Leased && mirror.value == MirrorValue::Worker)

@@ -1,4 +1,4 @@
-//! A queue for tests, which set only what they need otherwise: of the stores, with databases and of the proof.
+//! The queue from which the tests of the stores, those with databases and the proof start. Each test changes the fields that it needs.
 
 use std::time::Duration;
 

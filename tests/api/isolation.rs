@@ -49,6 +49,19 @@ async fn refused_worker_id_fails_its_claim_alone() {
 }
 
 #[tokio::test]
+async fn row_that_refuses_claims_is_no_mistake_of_a_worker_that_only_completions_show() {
+    let queue = "[queues.adopted]\nmirror.leased = { Phase = 'busy' }\nmirror.completed = { Phase = '$worker' }";
+    let table = "CREATE TABLE adopted (id INTEGER PRIMARY KEY, Phase text CHECK (Phase <> 'busy'))";
+    let server = Server::with_tables(queue, table).await;
+    let client = server.client().await;
+    let items = vec![item_with("id", number(1))];
+    client.try_enqueue(items).await.expect("enqueued");
+    let refused = client.try_claim(client.claim_request(1)).await;
+    let refused = refused.expect_err("the row refuses");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+}
+
+#[tokio::test]
 async fn claim_that_rows_refuse_waits_for_others() {
     let server = Server::start().await;
     let client = server.client().await;

@@ -32,8 +32,11 @@ async fn stream_errors_close_the_connection() {
                 break;
             }
         }
-        connection.goaway()
+        connection.wait_until_closed();
+        connection.received().goaway.clone()
     })
     .await;
-    assert_eq!(goaway.0, ENHANCE_YOUR_CALM, "{goaway:?}");
+    // The streams are cut requests too, and their limit closes the connection without GOAWAY. Either limit can be reached first.
+    let is_calm = |(code, _): &(u32, String)| *code == ENHANCE_YOUR_CALM;
+    assert!(goaway.as_ref().is_none_or(is_calm), "{goaway:?}");
 }

@@ -157,7 +157,7 @@ pub(crate) async fn process_is_told_to_drain<H: Harness>() {
     let is_told = async |instance: &Instance| {
         let orders = other.store.read_orders(instance.id, &[]).await;
         let orders = orders.expect("orders");
-        assert!(!orders.has_operation);
+        assert_eq!(orders.operations, []);
         orders.drain
     };
     assert!(!is_told(&first).await);

@@ -8,7 +8,7 @@ use lease_broker_store::{
 use uuid::Uuid;
 
 use crate::harness::Harness;
-use crate::harness::fixture::{Broker, Fixture, HOUR, item_table, queue};
+use crate::harness::fixture::{Broker, Fixture, HOUR, MINUTE, item_table, queue};
 
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
@@ -35,6 +35,14 @@ pub(super) async fn started(broker: &Broker, kind: OperationKind) -> Operation {
         StartedOperation::Started(operation) => operation,
         other => panic!("{other:?}"),
     }
+}
+
+/// Returns the operations of a queue that a broker can take, in the store's order.
+async fn free_for(broker: &Broker, queue: &str, holder: Uuid) -> Vec<Uuid> {
+    let queues = [queue.to_owned()];
+    let orders = broker.store.read_orders(holder, &queues).await;
+    let operations = orders.expect("orders").operations;
+    operations.iter().map(|operation| operation.id).collect()
 }
 
 /// Returns whether a broker has got an operation.
@@ -221,19 +229,19 @@ pub(crate) async fn one_broker_at_a_time_takes_an_operation<H: Harness>() {
     let [one, other] = [(); 2].map(|()| Uuid::new_v4());
     assert!(!takes(&fixture, Uuid::new_v4(), one, LONGEST_HOLD).await);
     let id = started(&fixture, OperationKind::Redrive).await.id;
-    let has_operation = async |broker| {
-        let queues = ["item".to_owned()];
-        let orders = fixture.store.read_orders(broker, &queues).await;
-        orders.expect("orders").has_operation
-    };
-    assert!(has_operation(one).await);
+    fixture.advance(MINUTE).await;
+    let later = started(&fixture, OperationKind::Purge).await.id;
+    let free = async |broker| free_for(&fixture, "item", broker).await;
+    assert_eq!(free(one).await, [id, later]);
     assert!(takes(&fixture, id, one, LONGEST_HOLD).await);
     // A broker takes its own one again, which renews its hold.
     assert!(takes(&fixture, id, one, LONGEST_HOLD).await);
     assert!(!takes(&fixture, id, other, LONGEST_HOLD).await);
-    assert!(has_operation(one).await && !has_operation(other).await);
+    assert_eq!(free(one).await, [id, later]);
+    assert_eq!(free(other).await, [later]);
+    assert!(free_for(&fixture, "else", other).await.is_empty());
     fixture.advance(2 * HOUR).await;
-    assert!(has_operation(other).await);
+    assert_eq!(free(other).await, [id, later]);
     assert!(takes(&fixture, id, other, LONGEST_HOLD).await);
     let cancelled = fixture.store.cancel_operation(id, "").await;
     cancelled.expect("cancelled");
@@ -246,9 +254,7 @@ pub(crate) async fn operation_held_before_the_clock_was_put_back_is_free<H: Harn
     let (one, other) = (Uuid::new_v4(), Uuid::new_v4());
     // For a clock that was put back the hold seems this long.
     assert!(takes(&fixture, id, one, 2 * HOUR).await);
-    let queues = [fixture.queues[0].name.clone()];
-    let orders = fixture.store.read_orders(other, &queues).await;
-    assert!(orders.expect("orders").has_operation);
+    assert_eq!(free_for(&fixture, "item", other).await, [id]);
     assert!(takes(&fixture, id, other, LONGEST_HOLD).await);
     assert!(!takes(&fixture, id, one, LONGEST_HOLD).await);
 }

@@ -246,7 +246,7 @@ async fn certificate_of_a_new_authority_is_an_outage() {
     fixture.assert_works().await;
 }
 
-fn broker_config() -> BrokerConfig {
+pub(super) fn broker_config() -> BrokerConfig {
     let sources = Sources::default().load();
     BrokerConfig::from(&sources.unwrap_or_else(|error| panic!("the defaults: {error}")))
 }

@@ -10,6 +10,7 @@ mod errors;
 mod fixture;
 mod generations;
 mod keepalive;
+mod keys;
 mod locked_rows;
 mod login;
 mod lost_connections;

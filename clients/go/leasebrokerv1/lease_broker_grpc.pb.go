@@ -109,7 +109,7 @@
 // limit of the service, 4 MiB unless configured, is refused as a whole.
 //
 // A text that names or selects something, such as worker_id, groups or ItemFilter.owner, must not contain NUL: INVALID_FIELD. Only the
-// key of a row of SQLite can. In a text for people, such as error_message or a reason, U+FFFD takes the place of NUL.
+// key of a row of SQLite can contain NUL. In a text for people, such as error_message or a reason, U+FFFD takes the place of NUL.
 //
 // Versions
 //

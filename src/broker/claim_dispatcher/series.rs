@@ -362,7 +362,7 @@ impl DispatcherTask {
                 ProblemKind::InvalidField | ProblemKind::ValueUnfit => true,
                 // A trigger tells nothing of the value that it refuses. If it were the id, the caller would learn it from the text.
                 ProblemKind::Trigger | ProblemKind::Other => false,
-                _ => self.leased_queue.writes_worker_ids,
+                _ => self.leased_queue.shows_worker,
             };
             if is_of_worker {
                 let error = Error::invalid("worker_id", text);

@@ -28,7 +28,6 @@ use uuid::Uuid;
 
 use super::Operator;
 use super::definition::{Definition, OperationChange, Position, StoredPlace};
-use super::items::MAX_PAGE;
 use crate::broker::error::Error;
 
 /// The time between two looks at the database.
@@ -122,6 +121,7 @@ impl Visited {
 }
 
 impl OperationRunner {
+    /// Creates the task of a broker with this id. `drain` is cancelled when an operator tells it to drain.
     pub(in crate::broker) fn new(
         operator: Arc<Operator>,
         store: Arc<dyn Store>,
@@ -171,19 +171,19 @@ impl OperationRunner {
     async fn look(&self, rest: Duration, mut idle: Vec<String>) -> Vec<Taken> {
         sleep(rest).await;
         let mut taken = Vec::new();
-        let Ok(orders) = self.store.read_orders(self.broker, &idle).await else {
+        let orders = match self.store.read_orders(self.broker, &idle).await {
+            Ok(orders) => orders,
             // The probe of the store reports outages.
-            return taken;
+            Err(StoreError::Unavailable(_)) => return taken,
+            Err(error) => {
+                tracing::warn!(%error, "operations cannot be read");
+                return taken;
+            }
         };
         if orders.drain {
             self.drain.cancel();
         }
-        if !orders.has_operation {
-            return taken;
-        }
-        let reads = self.store.reads();
-        let running = reads.operations(idle.clone().into(), true, None, MAX_PAGE);
-        for waiting in running.await.unwrap_or_default().into_iter().rev() {
+        for waiting in orders.operations {
             if !idle.contains(&waiting.queue) {
                 continue;
             }
@@ -208,8 +208,11 @@ impl OperationRunner {
     fn leave(&self, operation: &Operation) {
         if self.left.lock().insert(operation.id) {
             tracing::warn!(
-                operation = %operation.id, queue = operation.queue, kind = operation.kind,
-                "operation left to a newer broker: this version does not know its kind or its filter"
+                operation = %operation.id,
+                queue = operation.queue,
+                kind = operation.kind,
+                reason = "this version does not know its kind or its filter; `lease-broker operations cancel` ends it",
+                "operation left to a newer broker"
             );
         }
     }

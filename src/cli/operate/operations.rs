@@ -197,8 +197,15 @@ impl ContinueOperation {
         };
         let admin = self.place.look(None).await?;
         let found = admin.get_operation(request).await?.operation;
-        let queue = found.unwrap_or_default().queue;
-        let admin = self.place.change(Some(&queue)).await?;
+        let found = found.unwrap_or_default();
+        if found.action.is_none() && found.state() == proto::OperationState::Running {
+            return Err(CommandError::usage(format!(
+                "operation {id} was started by a newer version; continue it with that one, or end it with `lease-broker operations \
+                 cancel {id}`",
+                id = self.id
+            )));
+        }
+        let admin = self.place.change(Some(&found.queue)).await?;
         let ended = follow(&admin, &self.id, None).await?;
         let (id, state) = (&ended.operation_id, ended.state().word());
         let sentence = format!(

@@ -197,10 +197,10 @@ pub struct AppliedBatch {
 }
 
 /// What the database asks of a broker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BrokerOrders {
     /// True: an operator told it to drain.
     pub drain: bool,
-    /// True: there is an operation that no live broker runs.
-    pub has_operation: bool,
+    /// The operations that run and that no other broker holds, the oldest first. One whose batch is being applied can be left out.
+    pub operations: Vec<Operation>,
 }

@@ -115,10 +115,10 @@ impl MssqlOperations {
         let results = self
             .query_idempotent(&batch("read_orders"), &parameters)
             .await?;
-        let row = decode::single_row(&results, 0)?;
+        let operations = decode::result_set(&results, 1)?.iter().map(read);
         Ok(BrokerOrders {
-            drain: decode::integer(row, 0)? == 1,
-            has_operation: decode::integer(row, 1)? == 1,
+            drain: decode::integer(decode::single_row(&results, 0)?, 0)? == 1,
+            operations: operations.collect::<Result<_, _>>()?,
         })
     }
 }

@@ -153,7 +153,10 @@ pub(super) fn read_orders(
     )?;
     Ok(BrokerOrders {
         drain: super::instance::is_told_to_drain(connection, &broker)?,
-        has_operation: find.raw_query().next()?.is_some(),
+        operations: find
+            .raw_query()
+            .and_then(read_row)
+            .collect::<Result<_, _>>()?,
     })
 }
 
