@@ -599,7 +599,7 @@ mod tests {
         let log = MemoryLog::default();
         let _guard = log.collect();
         state.update(|shared| shared.settle(Ending::completed(numbers[0], Done::new())));
-        state.save_checkpoint(numbers[0], &[0; 65_537]);
+        state.save_checkpoint(numbers[0], &vec![0; 65_537]);
         assert_eq!(log.lines(), [""; 0]);
     }
 
