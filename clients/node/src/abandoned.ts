@@ -27,8 +27,9 @@ export class AbandonedClaims {
   }
 
   /**
-   * Releases the leases of all added claims. Called before each claim, and twice when the worker stops. The first call of the stop
-   * is without `forget`, because it can reach a broker before the claim does. `limit` is the time of the monotonic clock at which it must end.
+   * Releases the leases of all added claims. Called before each claim, and twice when the worker stops. The first call of a stop
+   * is without `forget`, because it can reach a broker before the claim does. `limit` is the time of the monotonic clock at
+   * which it must end.
    */
   async release({ forget, limit = Infinity }: { forget: boolean; limit?: number }): Promise<void> {
     if (this.#requestIds.size === 0) return;

@@ -64,7 +64,7 @@ def test_lease_that_is_taken_away_is_logged(server: ScriptedServer, caplog: pyte
     assert caplog.messages == [f"queue work: items {first} and 2 others: {LOST}: moved"]
 
 
-def test_only_an_item_whose_handler_has_returned_another_ending_than_a_release_counts_as_processed(
+def test_item_that_runs_or_was_released_does_not_count_as_processed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = [0.0]
