@@ -4,13 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "example.com/lease-broker/clients/go/leasebrokerv1"
 )
@@ -51,23 +54,38 @@ func TestPollersReleaseAbandonedClaimsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// refusingBroker lets no program release claims.
-type refusingBroker struct{ pb.LeaseServiceClient }
-
-func (refusingBroker) ReleaseClaims(context.Context, *pb.ReleaseClaimsRequest, ...grpc.CallOption) (*pb.ReleaseClaimsResponse, error) {
-	return nil, status.Error(codes.PermissionDenied, "no role")
+// refusingBroker counts the releases of claims and refuses them.
+type refusingBroker struct {
+	pb.LeaseServiceClient
+	err   error
+	calls int
 }
 
-func TestRefusedReleaseOfAbandonedClaimsIsSentOnce(t *testing.T) {
-	log := make(warnings, 10)
-	state := newState(&options{concurrency: 1, queue: "work", logger: slog.New(log)}, newEventLog("work", nil, nil))
-	state.abandoned = []string{"a"}
-	caller := &caller{onAttempt: func(*failure) {}, onRetry: func(retry) {}}
-	poller := &poller{state: state, caller: caller, transport: &transport{client: refusingBroker{}}}
-	for _, forget := range []bool{false, true} {
-		poller.releaseAbandoned(t.Context(), forget)
+func (b *refusingBroker) ReleaseClaims(context.Context, *pb.ReleaseClaimsRequest, ...grpc.CallOption) (*pb.ReleaseClaimsResponse, error) {
+	b.calls++
+	return nil, b.err
+}
+
+func TestReleaseOfAbandonedClaimsIsSentAgainOnlyIfItCanSucceed(t *testing.T) {
+	later, _ := status.New(codes.ResourceExhausted, "wait").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Minute)})
+	for want, err := range map[int]error{1: status.Error(codes.PermissionDenied, "no role"), 3: later.Err()} {
+		log := make(warnings, 10)
+		state := newState(&options{concurrency: 1, queue: "work", logger: slog.New(log)}, newEventLog("work", nil, nil))
+		state.abandoned = []string{"a"}
+		broker := &refusingBroker{err: err}
+		caller := &caller{onAttempt: func(*failure) {}, onRetry: func(retry) {}}
+		poller := &poller{state: state, caller: caller, transport: &transport{client: broker}}
+		for _, forget := range []bool{false, true, true} {
+			poller.releaseAbandoned(t.Context(), forget)
+		}
+		if broker.calls != want {
+			t.Errorf("after %v the release was sent %d times", err, broker.calls)
+		}
+		const text = "WARN items of abandoned claims may stay leased until they expire queue=work error=ReleaseClaims: "
+		if line := log.next(t); !strings.HasPrefix(line, text) {
+			t.Error(line)
+		}
 	}
-	log.expect(t, "WARN items of abandoned claims may stay leased until they expire queue=work error=ReleaseClaims: PermissionDenied: no role")
 }
 
 // unreachableBroker fails as a broker to which no connection can be made. claimTimeout is the time of the last claim.

@@ -154,14 +154,17 @@ func (k *keeper) giveUp(run *run) {
 			state.drop(lease)
 		}
 		event := Event{Name: EventStuck, Item: lease.item, Cause: run.cause}
-		state.effects = append(state.effects, effect{action: func() {
+		state.follow(func() {
 			event.Stack = stacks()
 			state.events.emit(event)
-		}})
+		})
 	}
 	state.wakePollers()
-	state.options.logger.Error("handler does not stop", "queue", state.options.queue, "key", run.leases[0].item.Key,
-		"stuck", state.stuck, "max_stuck", state.options.maxStuck)
+	stuck := state.stuck
+	state.follow(func() {
+		state.options.logger.Error("handler does not stop", "queue", state.options.queue, "key", run.leases[0].item.Key,
+			"stuck", stuck, "max_stuck", state.options.maxStuck)
+	})
 }
 
 // beats returns the heartbeats that are due, and sets the time of the next ones.
@@ -245,10 +248,12 @@ func (k *keeper) beatSoon(beat *beat) {
 func (k *keeper) noteFailure(beat *beat, failure *failure) {
 	k.beatSoon(beat)
 	notify(k.state.clock)
-	k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
+	k.state.follow(func() {
+		k.state.options.logger.Debug("heartbeat failed", "code", failure.code, "error", failure.message)
+	})
 	if err := failure.error("Heartbeat"); err.refusesCaller() {
 		if beat.fresh || k.caller.token == nil {
-			k.state.effects = append(k.state.effects, effect{action: func() { k.onFatal(err) }})
+			k.state.follow(func() { k.onFatal(err) })
 		}
 		k.freshToken = true
 	}

@@ -27,6 +27,8 @@ type heldLease struct {
 	item  *Item
 	run   *run
 	phase phase
+	// released is true if the item was released, and not processed.
+	released bool
 	// duration is the time that the lease lasts after a heartbeat.
 	duration time.Duration
 	// deadline is the moment until which the lease holds. It is not later than the database's, unless the lease is

@@ -1,6 +1,7 @@
 package leasebroker
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -57,6 +58,40 @@ func TestLeaseThatIsTakenAwayIsLogged(t *testing.T) {
 	m.apply(vectorStep{Event: "answer", To: "complete", Outcomes: map[string]string{"b": "lost"}})
 	log.expect(t, "WARN processed, but another worker may process it again queue=orders keys=[b] attempts=[1] others=0 "+
 		"reason=the broker had ended the lease")
+}
+
+func TestReleasedItemIsNotLoggedAsProcessed(t *testing.T) {
+	m, log := losing()
+	for _, step := range []vectorStep{{Event: "returned", Run: []string{"a"}, With: "release"}, {Event: "failed", To: "release"}} {
+		m.apply(step)
+		m.follow()
+	}
+	log.expect(t, "WARN lease lost: another worker may process the item queue=orders keys=[a] attempts=[1] others=0 reason=no answer")
+}
+
+// lookingLog looks at the worker, as a logger can that calls Health.
+type lookingLog struct {
+	warnings
+	state *state
+}
+
+func (l lookingLog) Handle(ctx context.Context, record slog.Record) error {
+	l.state.read(func() {})
+	return l.warnings.Handle(ctx, record)
+}
+
+func TestCheckpointThatIsTooLongIsLoggedWhileTheHandlerRuns(t *testing.T) {
+	m, log := losing()
+	m.state.options.logger = slog.New(lookingLog{log, m.state})
+	save := vectorStep{Event: "checkpoint", Lease: "a", Bytes: maxCheckpointBytes + 1}
+	m.apply(save)
+	log.expect(t, "ERROR checkpoint is not stored, and none as long is sent for a minute queue=orders key=a bytes=65537 "+
+		"error=a queue stores at most 65536 bytes")
+	m.now = m.now.Add(2 * checkpointPause)
+	m.apply(vectorStep{Event: "returned", Run: []string{"a"}, With: "result"})
+	log.next(t)
+	m.apply(save)
+	log.expect(t)
 }
 
 func TestEndingWithoutAnAnswerIsLogged(t *testing.T) {

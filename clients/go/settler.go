@@ -351,8 +351,11 @@ func (s *settler) refuse(ending *ending, field, problem string) {
 	lease := ending.lease
 	s.state.emit(Event{Name: EventRefused, Item: lease.item, Reason: problem})
 	// The broker stores the reason too, but only the last one of each item.
-	s.state.options.logger.Warn("ending refused", "queue", s.state.options.queue, "rpc", ending.rpc, "key", lease.item.Key,
-		"attempt", lease.item.Attempt, "error", problem)
+	rpc := ending.rpc
+	s.state.follow(func() {
+		s.state.options.logger.Warn("ending refused", "queue", s.state.options.queue, "rpc", rpc, "key", lease.item.Key,
+			"attempt", lease.item.Attempt, "error", problem)
+	})
 	switch {
 	case ending.rpc == rpcComplete:
 		ending = failed(lease, "Refused: "+problem)

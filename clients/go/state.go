@@ -81,7 +81,7 @@ const maxLoggedKeys = 10
 
 // loss is the way in which items were lost.
 type loss struct {
-	// processed is true if the handler had ended.
+	// processed is true if the handler had ended, and had not released the item.
 	processed bool
 	reason    string
 }
@@ -147,13 +147,18 @@ func (s *state) emit(event Event) {
 	s.effects = append(s.effects, effect{event: event})
 }
 
+// follow adds an action that is run after the change, such as a call of the logger, which may look at the worker.
+func (s *state) follow(action func()) {
+	s.effects = append(s.effects, effect{action: action})
+}
+
 // noteLoss notes that another worker may process an item again. A loss comes with an event.
 func (s *state) noteLoss(lease *heldLease, reason string) {
 	_, runs := s.runs[lease.run]
 	if s.losses == nil {
 		s.losses = map[loss][]*Item{}
 	}
-	kind := loss{processed: lease.run != nil && !runs, reason: reason}
+	kind := loss{processed: lease.run != nil && !runs && !lease.released, reason: reason}
 	s.losses[kind] = append(s.losses[kind], lease.item)
 }
 
@@ -269,7 +274,7 @@ func (s *state) start(leases []*heldLease) {
 		lease.run = run
 		s.emit(Event{Name: EventStarted, Item: lease.item})
 	}
-	s.effects = append(s.effects, effect{action: func() { s.handle(run) }})
+	s.follow(func() { s.handle(run) })
 }
 
 // end takes the endings of a handler that has returned. Endings of leases that are done already are dropped.
@@ -295,7 +300,7 @@ func (s *state) end(run *run, endings []*ending) {
 // settle passes an ending to the settler, unless the lease has ended already.
 func (s *state) settle(ending *ending) {
 	if ending.lease.phase == phaseRunning {
-		ending.lease.phase = phaseEnded
+		ending.lease.phase, ending.lease.released = phaseEnded, ending.rpc == rpcRelease
 		if ending.rpc != rpcComplete {
 			ending.checkpoint = s.sendable(ending.lease)
 		}
@@ -352,7 +357,7 @@ func (s *state) cancel(run *run, name string, cause error, reason string) {
 	for _, lease := range run.leases {
 		s.emit(Event{Name: EventCancelled, Item: lease.item, Cause: name, Reason: reason})
 	}
-	s.effects = append(s.effects, effect{action: func() { run.cancel(cause) }})
+	s.follow(func() { run.cancel(cause) })
 	notify(s.clock)
 }
 
@@ -376,17 +381,18 @@ func (s *state) leaveHandlers() bool {
 }
 
 func (s *state) saveCheckpoint(lease *heldLease, checkpoint []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if size := len(checkpoint); size > maxCheckpointBytes {
-		s.refuseCheckpoint(lease, size, fmt.Sprintf("a queue stores at most %d bytes", maxCheckpointBytes))
-		return
-	}
-	// A later one could replace the last one of the handler, for its next attempt.
-	if lease.phase == phaseRunning {
+	s.update(func() {
+		// A later one could replace the last one of the handler, for its next attempt.
+		if lease.phase != phaseRunning {
+			return
+		}
+		if size := len(checkpoint); size > maxCheckpointBytes {
+			s.refuseCheckpoint(lease, size, fmt.Sprintf("a queue stores at most %d bytes", maxCheckpointBytes))
+			return
+		}
 		lease.checkpoint = append([]byte{}, checkpoint...)
 		lease.saved++
-	}
+	})
 }
 
 // sendable returns the checkpoint of a lease, or nil if it is left out of the calls that are sent now.
@@ -407,8 +413,10 @@ func (s *state) refuseCheckpoint(lease *heldLease, bytes int, reason string) {
 		return
 	}
 	s.refusedBytes, s.refusedUntil = bytes, s.now().Add(checkpointPause)
-	s.options.logger.Error("checkpoint is not stored, and none as long is sent for a minute", "queue", s.options.queue,
-		"key", lease.item.Key, "bytes", bytes, "error", reason)
+	s.follow(func() {
+		s.options.logger.Error("checkpoint is not stored, and none as long is sent for a minute", "queue", s.options.queue,
+			"key", lease.item.Key, "bytes", bytes, "error", reason)
+	})
 }
 
 // notify wakes the goroutine that waits on a channel, now or when it next waits.

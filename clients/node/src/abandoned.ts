@@ -27,8 +27,9 @@ export class AbandonedClaims {
   }
 
   /**
-   * Releases the leases of all added claims. Called twice when the worker stops, and only the second time with `forget`: the
-   * first call can reach a broker before the claim does. `limit` is the time of the monotonic clock at which it must end.
+   * Releases the leases of all added claims. Called before each claim, and twice when the worker stops. The first call of a stop
+   * is without `forget`, because it can reach a broker before the claim does. `limit` is the time of the monotonic clock at
+   * which it must end.
    */
   async release({ forget, limit = Infinity }: { forget: boolean; limit?: number }): Promise<void> {
     if (this.#requestIds.size === 0) return;
@@ -40,7 +41,7 @@ export class AbandonedClaims {
       await this.caller.call(rpcs.releaseClaims, request, { until: () => until });
     } catch (error) {
       const mayRetry = error instanceof LeaseBrokerError && error.temporary;
-      if (forget || !mayRetry) logger.warn("leases of a claim without a response stay leased until they expire", error);
+      if (forget || !mayRetry) logger.warn("leases of a claim without a response may stay leased until they expire", error);
       forget = !mayRetry;
     }
     if (forget) for (const id of requestIds) this.#requestIds.delete(id);

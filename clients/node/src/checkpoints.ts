@@ -19,7 +19,9 @@ export class RefusedLengths {
 
   /** Returns whether a checkpoint of this many bytes is left out now. */
   has(bytes: number): boolean {
-    const [least = 0, until = 0] = this.#noted;
+    // The time is read before the length, and written after it, because the other thread may write meanwhile.
+    const until = this.#noted[1] ?? 0;
+    const least = this.#noted[0] ?? 0;
     return bytes >= least && now() < until;
   }
 

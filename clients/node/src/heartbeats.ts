@@ -29,8 +29,8 @@ export interface KeptLease {
 }
 
 /**
- * A message to the keeper. There is one for the leases of each call, so its form matters: a few texts and numbers are copied
- * between threads ten times faster than an object for each lease.
+ * A message to the keeper. There is one for the leases of each call that have the same deadline, so its form matters: a few texts
+ * and numbers are copied between threads ten times faster than an object for each lease.
  */
 export type Command =
   | {

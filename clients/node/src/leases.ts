@@ -35,6 +35,8 @@ export class HeldLease {
   lastAnswer: number;
   phase: Phase = "waiting";
   run: Run | null = null;
+  /** True if its item was released, and not processed. */
+  isReleased = false;
   /** How often its ending was refused because the row is locked. */
   tries = 0;
   /** The last checkpoint of the handler. */

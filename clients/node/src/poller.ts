@@ -59,6 +59,7 @@ export class Poller {
   async #claim(slots: number): Promise<void> {
     const { state, caller } = this;
     const { queue, workerId, slotSize, lease, groups } = state.options;
+    await this.abandoned.release({ forget: true });
     // Without an answer before, a claim that waits for items looks like a broker that does not answer.
     const wait = this.health.answers ? state.options.wait : 0;
     const request = create(ClaimBatchRequestSchema, {

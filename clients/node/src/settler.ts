@@ -145,7 +145,7 @@ export class Settler {
       this.#readResults(group, answer);
       if (next !== null) nextLeases = this.#readNext(next, answer.message);
     } catch (error) {
-      if (next !== null && !hasChangedNothing(error)) this.#abandon(next);
+      if (next !== null && !hasChangedNothing(error)) this.abandoned.add(next.requestId);
       await this.#readError(kind, group, error, way);
     }
     if (slots > 0) state.accept(nextLeases, slots, sentAt);
@@ -156,7 +156,7 @@ export class Settler {
     const { state } = this;
     if (nextError !== undefined) {
       const failure = failureOfNext(nextError);
-      if (failure.applied === "unknown") this.#abandon(next);
+      if (failure.applied === "unknown") this.abandoned.add(next.requestId);
       try {
         state.pauseClaims(this.caller.pauseAfterNext(failure));
       } catch (error) {
@@ -164,11 +164,6 @@ export class Settler {
       }
     }
     return response?.leases ?? [];
-  }
-
-  #abandon(next: NextClaim): void {
-    this.abandoned.add(next.requestId);
-    void this.abandoned.release({ forget: true });
   }
 
   #nextClaim(slots: number): NextClaim {

@@ -177,7 +177,9 @@ export class State {
   /** Adds an ending to those that the settler takes, unless the lease has ended. */
   settle(ending: Ending): void {
     const { lease } = ending;
-    if ((lease.phase !== "waiting" && lease.phase !== "running") || !this.#isValid(lease, now(), lease.deadline)) return;
+    if (lease.phase !== "waiting" && lease.phase !== "running") return;
+    lease.isReleased = ending.kind === "release";
+    if (!this.#isValid(lease, now(), lease.deadline)) return;
     lease.phase = "done";
     if (ending.kind !== "complete") {
       const { message } = ending;
@@ -214,11 +216,14 @@ export class State {
 
   /** Records that endings are sent again. From now on heartbeats keep the leases, as it may take a while. One is sent at once. */
   resend(endings: readonly Ending[]): void {
-    for (const { lease } of endings) {
-      if (lease.phase !== "settling" && lease.phase !== "resending") continue;
-      lease.phase = "resending";
-      // One message for all of them would have one deadline.
-      this.parts.keeper.keep([lease], true);
+    const resent = endings.map(({ lease }) => lease).filter(({ phase }) => phase === "settling" || phase === "resending");
+    for (const lease of resent) lease.phase = "resending";
+    // A message to the keeper has one deadline. The leases of one claim or heartbeat have the same.
+    const deadlines = [...new Set(resent.map(({ deadline }) => deadline))];
+    for (const [index, deadline] of deadlines.entries()) {
+      const leases = resent.filter((lease) => lease.deadline === deadline);
+      // The last message lets the keeper send one heartbeat for all of them.
+      this.parts.keeper.keep(leases, index === deadlines.length - 1);
     }
   }
 
@@ -241,7 +246,7 @@ export class State {
 
   /** Notes that another worker may process an item again. The items that a call loses are logged together. */
   noteLoss(lease: HeldLease, reason: string): void {
-    const isProcessed = lease.phase !== "waiting" && lease.phase !== "running";
+    const isProcessed = lease.run !== null && !this.runs.has(lease.run) && !lease.isReleased;
     const text = isProcessed ? "processed, but another worker may process it again" : "the lease has ended before the handler";
     const loss = `${text}: ${reason}`;
     if (this.#losses.size === 0) queueMicrotask(this.#logLosses);
@@ -252,12 +257,14 @@ export class State {
 
   readonly #logLosses = (): void => {
     const { queue, logger } = this.options;
-    for (const [loss, leases] of this.#losses) {
+    const losses = [...this.#losses];
+    this.#losses.clear();
+    for (const [loss, leases] of losses) {
       const names = leases.slice(0, MAX_NAMED).map(({ item }) => `${item.key} (attempt ${item.attempt})`).join(", ");
-      const others = leases.length > MAX_NAMED ? ` and ${leases.length - MAX_NAMED} others` : "";
+      const left = leases.length - MAX_NAMED;
+      const others = left > 0 ? ` and ${left} other${left > 1 ? "s" : ""}` : "";
       logger.warn(`queue ${queue}: item${leases.length > 1 ? "s" : ""} ${names}${others}: ${loss}`);
     }
-    this.#losses.clear();
   };
 
   /** The reason of a lease that the worker gives up by its own clock. */
@@ -348,11 +355,11 @@ export class State {
   }
 
   readonly #storeCheckpoint = (lease: HeldLease, checkpoint: Uint8Array): void => {
+    if (lease.phase !== "running") return;
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
       this.refuseCheckpoint(lease, checkpoint.length, `a queue stores at most ${MAX_CHECKPOINT_BYTES} bytes`);
       return;
     }
-    if (lease.phase !== "running") return;
     lease.checkpoint = checkpoint;
     this.parts.keeper.checkpoint(lease, checkpoint);
   };

@@ -7,13 +7,13 @@ import { create } from "@bufbuild/protobuf";
 
 import { Caller } from "../src/calls.js";
 import { RefusedLengths } from "../src/checkpoints.js";
-import { now } from "../src/clock.js";
-import { completed } from "../src/endings.js";
+import { now, setClock } from "../src/clock.js";
+import { completed, released } from "../src/endings.js";
 import { Events } from "../src/events.js";
 import { Heartbeats, type QueueCommand } from "../src/heartbeats.js";
 import { Client, type Item, type Middleware, plaintext, Worker } from "../src/index.js";
 import { Keeper, NOWHERE } from "../src/keeper.js";
-import { HeldLease } from "../src/leases.js";
+import { HeldLease, type Run } from "../src/leases.js";
 import { checkOptions } from "../src/options.js";
 import { State } from "../src/state.js";
 import { type Broker, rpcs, Transport } from "../src/transport.js";
@@ -135,7 +135,12 @@ test("heartbeats of more than 3 MiB are several calls", async () => {
   assert.deepEqual(calls, [47, 47, 6]);
 });
 
-test("a settlement that is sent again keeps each lease until its own deadline", async () => {
+test("a settlement that is sent again keeps each lease until its own deadline", async (t) => {
+  let time = 0;
+  setClock(() => time);
+  t.after(() => {
+    setClock(() => performance.now());
+  });
   const sent: string[] = [];
   const send = (_rpc: unknown, { renewals }: HeartbeatRequest) => {
     sent.push(renewals.map(({ leaseId }) => leaseId).join(" "));
@@ -144,41 +149,84 @@ test("a settlement that is sent again keeps each lease until its own deadline", 
   const transport = { route: () => Promise.resolve({ send } as unknown as Broker), note: () => undefined };
   const state = new State(checkOptions("work", "worker", quiet, {}), new Events("work", quiet));
   const heartbeats = new Heartbeats("work", { transport, token: null }, state.refusedCheckpoints, () => undefined);
+  let posts = 0;
   const post = ({ command }: QueueCommand) => {
+    posts += 1;
+    // Another thread can beat between two messages.
     if (command.type !== "token") heartbeats.handle(command);
+    heartbeats.beat();
   };
   const keeper = new Keeper("work", () => ({ ...NOWHERE, post }));
   state.parts = { keeper, start: () => undefined, watch: () => undefined, look: () => undefined };
-  const leases = Object.entries({ short: 2n, long: 60n }).map(([leaseId, seconds]) => {
+  const leases = Object.entries({ long: 60n, short: 2n, other: 60n }).map(([leaseId, seconds]) => {
     const message = create(LeaseSchema, { leaseId, item: { key: leaseId }, timeLeft: { seconds, nanos: 0 } });
     const lease = new HeldLease(message, now(), now());
     lease.phase = "settling";
     return lease;
   });
   state.resend(leases.map((lease) => completed(lease)));
-  await until(() => sent.includes("long"));
+  await new Promise(setImmediate);
+  time = 1_900;
+  heartbeats.beat();
+  await new Promise(setImmediate);
   heartbeats.close();
-  assert.equal(sent[0], "short long");
+  assert.deepEqual(sent, ["long other short", "long other"]);
+  assert.equal(posts, 2);
 });
 
-test("leases that are lost together are logged in one line", async () => {
-  const warnings: unknown[] = [];
-  const logger = { ...quiet, warn: (text: string) => warnings.push(text) };
-  const state = new State(checkOptions("work", "worker", logger, { concurrency: 12 }), new Events("work", logger));
+/** Returns a state that holds leases of the items 0, 1 and so on, whose handlers run, and the texts of its log. */
+function stateWithLeases(count: number): { state: State; runs: Run[]; log: string[] } {
+  const log: string[] = [];
+  const logger = { ...quiet, warn: (text: string) => log.push(text), error: (text: string) => log.push(text) };
+  const state = new State(checkOptions("work", "worker", logger, { concurrency: count }), new Events("work", logger));
   const keeper = new Keeper("work", () => NOWHERE);
   state.parts = { keeper, start: (run) => state.begin(run), watch: () => undefined, look: () => undefined };
-  const messages = Array.from({ length: 12 }, (_, index) => claimed(String(index)).message.leases[0]);
+  const messages = Array.from({ length: count }, (_, index) => claimed(String(index)).message.leases[0]);
   state.accept(messages.map((message) => create(LeaseSchema, message)), state.reserveSlots(), now());
+  return { state, runs: [...state.runs], log };
+}
+
+test("leases that are lost together are logged in one line", async () => {
+  const { state, log } = stateWithLeases(12);
   const [first, ...others] = [...state.held.values()];
   assert.ok(first?.run);
   state.end(first.run, [completed(first)]);
   for (const lease of [first, ...others]) state.lose(lease, "moved");
   await Promise.resolve();
   const named = Array.from({ length: 10 }, (_, index) => `${index + 1} (attempt 1)`).join(", ");
-  assert.deepEqual(warnings, [
+  assert.deepEqual(log, [
     "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
-    `queue work: items ${named} and 1 others: the lease has ended before the handler: moved`,
+    `queue work: items ${named} and 1 other: the lease has ended before the handler: moved`,
   ]);
+});
+
+test("an item that runs or was released does not count as processed", async (t) => {
+  const { state, runs, log } = stateWithLeases(3);
+  const [late, gone, running] = runs.flatMap(({ leases }) => leases);
+  assert.ok(late?.run && gone?.run && running?.run);
+  state.end(gone.run, [released(gone)]);
+  state.settle(completed(running));
+  for (const lease of [gone, running]) state.lose(lease, "moved");
+  const end = now() + 60_000;
+  setClock(() => end);
+  t.after(() => {
+    setClock(() => performance.now());
+  });
+  state.end(late.run, [completed(late)]);
+  await Promise.resolve();
+  assert.deepEqual(log, [
+    "queue work: items 1 (attempt 1), 2 (attempt 1): the lease has ended before the handler: moved",
+    "queue work: item 0 (attempt 1): processed, but another worker may process it again: no heartbeat was answered in time",
+  ]);
+});
+
+test("a checkpoint that is saved after the end of the handler is dropped, however long it is", () => {
+  const { state, runs, log } = stateWithLeases(1);
+  const [run] = runs;
+  assert.ok(run);
+  state.end(run, run.leases.map((lease) => completed(lease)));
+  run.context.checkpoint(new Uint8Array(65_537));
+  assert.deepEqual(log, []);
 });
 
 test("the name of a file is no token", () => {

@@ -8,7 +8,7 @@ import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 
 import { completed } from "../src/endings.js";
-import { type Handler, type Logger, Retry, Worker } from "../src/index.js";
+import { type Handler, type Logger, Release, Retry, Worker } from "../src/index.js";
 import { HeldLease } from "../src/leases.js";
 import { attemptTimeout } from "../src/settler.js";
 import {
@@ -344,6 +344,41 @@ test("a failed next claim delays the next one", async (t) => {
   // Whether the claim was applied is not known.
   const released = (server.of("ReleaseClaims")[0]?.request as ReleaseClaimsRequest).requestIds;
   assert.deepEqual(released, [(completed.request as CompleteRequest).next?.requestId]);
+});
+
+test("claims without an answer are released before each claim until that succeeds", async (t) => {
+  const nextError = { code: status.UNAVAILABLE, reason: "STORE_UNAVAILABLE", retryDelay: { seconds: 0n, nanos: 1 } };
+  const later = { error: { code: status.RESOURCE_EXHAUSTED, reason: "IDENTITY_LIMIT", pushback: "60000" } };
+  const script = {
+    claimBatch: [{ message: { leases: [lease("a")] } }, { message: {} }, "never" as const],
+    complete: [{ message: { results: [{ outcome: Outcome.APPLIED }], nextError } }],
+    releaseClaims: [later, { message: {} }],
+  };
+  const { server } = await settle(t, [lease("a")], script, () => undefined, (_journal, server) =>
+    waitForCalls(server, "ClaimBatch", 3),
+  );
+  const sent = server.arrivals.map(({ rpc }) => rpc).slice(1, 6);
+  assert.deepEqual(sent, ["Complete", "ReleaseClaims", "ClaimBatch", "ReleaseClaims", "ClaimBatch"]);
+});
+
+test("the outcomes of endings that are not applied are logged", async (t) => {
+  const warnings: string[] = [];
+  const logger = { ...quiet, warn: (text: string) => void warnings.push(text) };
+  const outcomes = { message: { results: [{ outcome: Outcome.LEASE_LOST }, { outcome: Outcome.GONE }] } };
+  const script = { complete: [outcomes], release: [{ error: { code: status.FAILED_PRECONDITION, text: "no" } }] };
+  const meet = together(3);
+  const handler: Handler = async ({ key }) => {
+    await meet();
+    if (key === "c") throw new Release();
+  };
+  await settle(t, [lease("a"), lease("b"), lease("c")], script, handler, (journal) => journal.waitFor("unknown", 2), logger);
+  const processed = "processed, but another worker may process it again";
+  // The calls are answered in any order.
+  assert.deepEqual(warnings.filter((text) => text.startsWith("queue work: item")).sort(), [
+    `queue work: item a (attempt 1): ${processed}: the broker has ended the lease`,
+    `queue work: item b (attempt 1): ${processed}: the row is gone`,
+    "queue work: item c (attempt 1): the lease has ended before the handler: Release: FAILED_PRECONDITION: no",
+  ]);
 });
 
 test("a next claim that is refused ends the worker", async (t) => {

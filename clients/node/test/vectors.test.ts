@@ -132,7 +132,7 @@ class Machine {
     }));
     this.state.parts = { keeper, start: this.#start, watch, look };
     const caller = Object.assign(new Caller(null as never, null), { call: this.#call });
-    const abandoned = new AbandonedClaims(options, { call: () => new Promise(() => undefined) } as unknown as Caller);
+    const abandoned = new AbandonedClaims(options, { call: () => Promise.resolve() } as unknown as Caller);
     const onFatal = (error: unknown) => assert.fail(String(error));
     this.poller = new Poller(this.state, caller, abandoned, new CallHealth(), onFatal);
     new Settler(this.state, caller, abandoned, onFatal).start();

@@ -17,7 +17,22 @@ from test_edges import leases, settling_server, until
 from test_endings import work
 from test_settler import SHORT_LEASE, claims, lease
 
-from lease_broker import BatchError, Context, DeadLetter, Item, Release, Result, Retry, Worker, queue_worker, v1
+from lease_broker import (
+    BatchError,
+    Context,
+    DeadLetter,
+    Item,
+    Release,
+    Result,
+    Retry,
+    Worker,
+    endings,
+    queue_worker,
+    v1,
+)
+from lease_broker.events import Events
+from lease_broker.options import Options
+from lease_broker.state import State
 
 
 @pytest.fixture
@@ -47,6 +62,31 @@ def test_lease_that_is_taken_away_is_logged(server: ScriptedServer, caplog: pyte
     server.close()
     first = ", ".join(f"{number} (attempt 1)" for number in range(10))
     assert caplog.messages == [f"queue work: items {first} and 2 others: {LOST}: moved"]
+
+
+def test_item_that_runs_or_was_released_does_not_count_as_processed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = [0.0]
+    options = Options("work", concurrency=3)
+    state = State(options, Events("work", None, options.logger), lambda: clock[0])
+    with state.lock:
+        state.accept([lease("late"), lease("released"), lease("running")], state.reserve_slots(), 0.0)
+        state.begin(list(state.runs))
+        late, released, running = state.held.values()
+        assert late.run is not None
+        assert released.run is not None
+        state.end([(released.run, [endings.released(released)])])
+        state.settle(endings.failed(running, "time limit"), 0.0)
+        state.lose(released, "moved")
+        state.lose(running, "moved")
+        clock[0] = late.deadline
+        state.end([(late.run, [endings.completed(late)])])
+    state.log_lost()
+    assert caplog.messages == [
+        f"queue work: items released (attempt 1), running (attempt 1): {LOST}: moved",
+        f"queue work: item late (attempt 1): {PROCESSED}: no heartbeat was answered in time",
+    ]
 
 
 def settled(outcome: v1.Outcome) -> Any:

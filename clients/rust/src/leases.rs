@@ -34,6 +34,8 @@ pub(super) struct HeldLease {
     pub(super) item: Item,
     pub(super) run: Option<RunNumber>,
     pub(super) phase: Phase,
+    /// True if the item was released, and not processed.
+    pub(super) is_released: bool,
     /// The time that the lease lasts after a heartbeat.
     pub(super) duration: Duration,
     /// The moment until which the lease is held. It is not later than the database's, unless the lease is unconfirmed.
@@ -69,6 +71,7 @@ impl HeldLease {
             item,
             run: None,
             phase: Phase::Running,
+            is_released: false,
             duration,
             deadline: after(since, duration),
             unconfirmed,

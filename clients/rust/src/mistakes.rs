@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::calls::Caller;
+use super::memory_log::MemoryLog;
 use super::options::Options;
 use super::poller::Poller;
 use super::state::State;
@@ -504,21 +504,22 @@ fn poller_with_abandoned_claims(address: SocketAddr, claims: &[&str]) -> Poller 
 }
 
 #[tokio::test]
-async fn refused_release_of_abandoned_claims_is_sent_once() {
-    let broker = Broker::default();
-    lock(&broker.errors).push_back(Status::permission_denied("no"));
-    let warnings = Arc::new(AtomicUsize::new(0));
-    let counter = warnings.clone();
-    let count = move || {
-        counter.fetch_add(1, Ordering::Relaxed);
-        std::io::sink()
-    };
-    let subscriber = tracing_subscriber::fmt().with_writer(count).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let poller = poller_with_abandoned_claims(broker.serve(), &["a"]);
-    poller.release_abandoned(false).await;
-    assert_eq!(warnings.load(Ordering::Relaxed), 1);
-    assert!(poller.state.lock().abandoned.is_empty());
+async fn release_of_abandoned_claims_is_sent_again_only_if_it_can_succeed() {
+    let minute = ErrorDetails::with_retry_info(Some(Duration::from_secs(60)));
+    let later = Status::with_error_details(Code::ResourceExhausted, "wait", minute);
+    for (error, calls) in [(Status::permission_denied("no"), 1), (later, 3)] {
+        let broker = Broker::default();
+        lock(&broker.errors).extend(vec![error; 3]);
+        let poller = poller_with_abandoned_claims(broker.serve(), &["a"]);
+        let log = MemoryLog::default();
+        let _guard = log.collect();
+        for forget in [false, true, true] {
+            poller.release_abandoned(forget).await;
+        }
+        assert_eq!(lock(&broker.errors).len(), 3 - calls);
+        assert_eq!(poller.state.lock().abandoned.is_empty(), calls == 1);
+        assert_eq!(log.lines().len(), if calls == 1 { 1 } else { 2 });
+    }
 }
 
 #[tokio::test]

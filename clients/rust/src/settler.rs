@@ -505,6 +505,7 @@ fn settle_timeout(shared: &Shared, group: &[Ending]) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::super::endings::Done;
+    use super::super::item::HeldLeases as _;
     use super::super::memory_log::MemoryLog;
     use super::super::options::Options;
     use super::*;
@@ -551,6 +552,55 @@ mod tests {
             r#" WARN processed, but another worker may process it again queue="work" keys=["0"] attempts=[1] others=0 reason="moved""#.to_owned(),
         ];
         assert_eq!(log.lines(), lines);
+    }
+
+    #[test]
+    fn endings_that_are_not_applied_are_logged() {
+        let (state, numbers) = state_with_leases(4);
+        let complete = |number| Ending::completed(number, Done::new());
+        let endings = [
+            vec![complete(numbers[0]), complete(numbers[1])],
+            vec![complete(numbers[2])],
+            vec![Ending::released(numbers[3], None)],
+        ];
+        let outcome = |outcome: Outcome| proto::SettleResult {
+            outcome: outcome.into(),
+            ..proto::SettleResult::default()
+        };
+        let results = [Outcome::LeaseLost, Outcome::Gone].map(outcome);
+        let log = MemoryLog::default();
+        let _guard = log.collect();
+        state.update(|shared| {
+            for (run, ending) in endings.iter().flatten().enumerate() {
+                shared.end(run as u64, vec![ending.clone()]);
+            }
+        });
+        let [answered, failed, released] = endings;
+        state.update(|shared| note_results(shared, answered, &results, None));
+        state.update(|shared| note_no_answer(shared, &failed, "no answer"));
+        state.update(|shared| note_no_answer(shared, &released, "no answer"));
+        let processed = " WARN processed, but another worker may process it again";
+        let lost = " WARN lease lost: another worker may process the item";
+        let lines = [
+            (processed, 0, LOST_BY_BROKER),
+            (processed, 1, "the row is gone"),
+            (processed, 2, "no answer"),
+            (lost, 3, "no answer"),
+        ];
+        let line = |(text, key, reason)| {
+            format!(r#"{text} queue="work" keys=["{key}"] attempts=[1] others=0 reason="{reason}""#)
+        };
+        assert_eq!(log.lines(), lines.map(line));
+    }
+
+    #[test]
+    fn checkpoint_after_the_end_of_the_handler_is_dropped() {
+        let (state, numbers) = state_with_leases(1);
+        let log = MemoryLog::default();
+        let _guard = log.collect();
+        state.update(|shared| shared.settle(Ending::completed(numbers[0], Done::new())));
+        state.save_checkpoint(numbers[0], &vec![0; 65_537]);
+        assert_eq!(log.lines(), [""; 0]);
     }
 
     #[test]

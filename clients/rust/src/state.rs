@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::calls::CallTimes;
 use super::context::{Cause, Context};
 use super::control::Control;
-use super::endings::Ending;
+use super::endings::{Ending, Kind};
 use super::events::{Event, EventLog, EventName};
 use super::gathering::Gathering;
 use super::health::ConnectionHealth;
@@ -245,17 +245,19 @@ impl HeldLeases for State {
 
     fn save_checkpoint(&self, lease: LeaseNumber, checkpoint: &[u8]) {
         let mut shared = self.lock();
+        // A later one could replace the last one of the handler, for its next attempt.
+        let Some(held) = shared.held.get_mut(&lease) else {
+            return;
+        };
+        if held.phase != Phase::Running {
+            return;
+        }
         if checkpoint.len() > MAX_CHECKPOINT_BYTES {
             let problem = format!("a queue stores at most {MAX_CHECKPOINT_BYTES} bytes");
             return shared.refuse_checkpoint(lease, checkpoint.len(), &problem);
         }
-        // A later one could replace the last one of the handler, for its next attempt.
-        if let Some(lease) = shared.held.get_mut(&lease)
-            && lease.phase == Phase::Running
-        {
-            lease.checkpoint = Some(checkpoint.to_vec());
-            lease.saved += 1;
-        }
+        held.checkpoint = Some(checkpoint.to_vec());
+        held.saved += 1;
     }
 }
 
@@ -276,7 +278,10 @@ impl Shared {
     /// Notes that another worker may process the item of a lease again. The items that a change loses are logged together.
     pub(super) fn note_loss(&mut self, lease: &HeldLease, reason: &str) {
         let runs = lease.run.is_some_and(|run| self.runs.contains_key(&run));
-        let loss = (lease.run.is_some() && !runs, reason.to_owned());
+        let loss = (
+            lease.run.is_some() && !runs && !lease.is_released,
+            reason.to_owned(),
+        );
         self.losses
             .entry(loss)
             .or_default()
@@ -464,6 +469,7 @@ impl Shared {
             && lease.phase == Phase::Running
         {
             lease.phase = Phase::Ended;
+            lease.is_released = ending.kind == Kind::Release;
             self.endings.push_back(ending);
             self.signals.endings_ready.notify_one();
         }

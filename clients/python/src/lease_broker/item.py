@@ -130,7 +130,8 @@ _MAX_NAMED = 10
 def named(items: Sequence[Item]) -> str:
     """Returns the keys and attempts of items for the log: those of the first ten, and the number of the others."""
     texts = [f"{item.key} (attempt {item.attempt})" for item in items[:_MAX_NAMED]]
-    more = f" and {len(items) - _MAX_NAMED} others" if len(items) > _MAX_NAMED else ""
+    left = len(items) - _MAX_NAMED
+    more = f" and {left} other{'s' if left > 1 else ''}" if left > 0 else ""
     return f"item{'s' if len(items) > 1 else ''} {', '.join(texts)}{more}"
 
 

@@ -33,6 +33,7 @@ class HeldLease:
         "duration",
         "id",
         "in_doubt",
+        "is_released",
         "item",
         "last_answer",
         "lost_at",
@@ -48,6 +49,8 @@ class HeldLease:
         """The run of the handler for it."""
         self.in_doubt = False
         """True if no heartbeat has been answered for half of the lease."""
+        self.is_released = False
+        """True if its item was released, and not processed."""
         self.new_checkpoint: bytes | None = None
         """A checkpoint that no heartbeat has stored yet."""
         self.needs_beat = False

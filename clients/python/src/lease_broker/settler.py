@@ -240,7 +240,7 @@ class Settler:
                     state.events.emit(name, lease.item)
                     if name in ("lost", "unknown"):
                         reason = "the row is gone" if name == "unknown" else "the broker has ended its lease"
-                        state.note_lost(lease.item, reason, call.rpc != "Release")
+                        state.note_lost(lease, reason)
                 state.drop(lease)
             state.events.emit_all("completed", completed)
             if call.slots > 0:
@@ -284,7 +284,7 @@ class Settler:
             for ending in call.group:
                 if ending.lease.phase != ENDED:
                     state.events.emit("unknown", ending.lease.item, error=str(error))
-                    state.note_lost(ending.lease.item, str(error), call.rpc != "Release")
+                    state.note_lost(ending.lease, str(error))
                     state.drop(ending.lease)
         if error.code in _FATAL and not error.temporary:
             self._on_fatal(error)

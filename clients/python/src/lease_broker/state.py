@@ -205,6 +205,7 @@ class State:
         """Passes an ending to the settler, unless the lease has ended already."""
         lease = ending.lease
         if lease.phase == RUNNING or lease.phase == WAITING:
+            lease.is_released = ending.rpc == "Release"
             if now >= lease.deadline:
                 # The process has slept, and the handler was faster than the keeper.
                 self.lose(lease, self.ended_reason)
@@ -263,16 +264,17 @@ class State:
     def lose(self, lease: HeldLease, reason: str | None = None) -> None:
         """Drops a lease that was lost, and cancels its handler if it has no other lease."""
         self.events.emit("lost", lease.item, reason=reason)
-        self.note_lost(lease.item, reason or "the broker has ended it", lease.phase not in (WAITING, RUNNING))
+        self.note_lost(lease, reason or "the broker has ended it")
         run = lease.run
         self.drop(lease)
         if run is not None and run in self.runs and all(other.phase == ENDED for other in run._leases):
             self.cancel(run, "lease_lost", reason)
 
-    def note_lost(self, item: Item, reason: str, is_processed: bool) -> None:
-        """Notes for the log that the lease of an item has ended before the ending of its item was applied."""
+    def note_lost(self, lease: HeldLease, reason: str) -> None:
+        """Notes for the log that a lease has ended before the ending of its item was applied."""
         done, lost = "processed, but another worker may process it again", "the lease has ended before the handler"
-        self._lost.setdefault((done if is_processed else lost, reason), []).append(item)
+        is_processed = lease.run not in self.runs and not lease.is_released
+        self._lost.setdefault((done if is_processed else lost, reason), []).append(lease.item)
 
     def log_lost(self) -> None:
         """Logs the items of `note_lost`. Is called without the lock. A broker that dies loses all of them at once."""

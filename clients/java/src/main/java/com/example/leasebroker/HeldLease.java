@@ -24,6 +24,9 @@ final class HeldLease {
   Run run;
   Phase phase = Phase.RUNNING;
 
+  /** True if its item was released, and not processed. */
+  boolean released;
+
   /** The nanoseconds that the lease lasts after a heartbeat. */
   long duration;
 

@@ -321,6 +321,7 @@ final class State {
   void settle(Ending ending) {
     if (ending.lease().phase == HeldLease.Phase.RUNNING) {
       ending.lease().phase = HeldLease.Phase.ENDED;
+      ending.lease().released = ending.release() != null;
       ByteString checkpoint = ending.lease().checkpoint;
       endings.add(ending.withCheckpoint(checkpoint == null || isRefused(checkpoint.size()) ? null : checkpoint));
       endingsReady.signal();
@@ -368,7 +369,7 @@ final class State {
 
   /** Notes that another worker may process an item again. The items that a change loses are logged together. */
   void noteLoss(HeldLease lease, String reason) {
-    boolean isProcessed = lease.run != null && !runs.contains(lease.run);
+    boolean isProcessed = lease.run != null && !runs.contains(lease.run) && !lease.released;
     String text = isProcessed ? "processed, but another worker may process it again" : "the lease has ended before the handler";
     if (losses.isEmpty()) {
       Map<String, List<Item>> noted = losses;
@@ -379,7 +380,8 @@ final class State {
 
   private void logLoss(String loss, List<Item> items) {
     String names = items.stream().limit(MAX_NAMED).map(item -> item.key() + " (attempt " + item.attempt() + ")").collect(Collectors.joining(", "));
-    String others = items.size() > MAX_NAMED ? " and " + (items.size() - MAX_NAMED) + " others" : "";
+    int left = items.size() - MAX_NAMED;
+    String others = left > 0 ? " and " + left + (left > 1 ? " others" : " other") : "";
     options.logger().log(
         System.Logger.Level.WARNING, "queue {0}: {1} {2}: {3}", options.queue(), items.size() > 1 ? "items" : "item", names + others, loss);
   }
@@ -403,15 +405,16 @@ final class State {
   }
 
   void saveCheckpoint(HeldLease lease, byte[] checkpoint) {
+    // A later one could replace the last one of the handler, for its next attempt.
+    if (lease.phase != HeldLease.Phase.RUNNING) {
+      return;
+    }
     if (checkpoint.length > MAX_CHECKPOINT_BYTES) {
       refuseCheckpoint(lease, checkpoint.length, "a queue stores at most " + MAX_CHECKPOINT_BYTES + " bytes");
       return;
     }
-    // A later one could replace the last one of the handler, for its next attempt.
-    if (lease.phase == HeldLease.Phase.RUNNING) {
-      lease.checkpoint = ByteString.copyFrom(checkpoint);
-      lease.saved++;
-    }
+    lease.checkpoint = ByteString.copyFrom(checkpoint);
+    lease.saved++;
   }
 
   /** Returns whether a checkpoint of this many bytes is left out now. */

@@ -82,9 +82,6 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   /** True: each claim is answered without a lease. */
   volatile boolean isEmpty;
 
-  /** True: ReleaseClaims is not answered. */
-  volatile boolean ignoresReleases;
-
   /** The error of each ReleaseClaims, or null. */
   volatile StatusRuntimeException releaseError;
 
@@ -224,9 +221,6 @@ final class ScriptedBroker extends LeaseServiceGrpc.LeaseServiceImplBase impleme
   @Override
   public void releaseClaims(ReleaseClaimsRequest request, StreamObserver<ReleaseClaimsResponse> answer) {
     released.addAll(request.getRequestIdsList());
-    if (ignoresReleases) {
-      return;
-    }
     if (releaseError != null) {
       answer.onError(releaseError);
       return;

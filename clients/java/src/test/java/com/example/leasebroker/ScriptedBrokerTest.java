@@ -5,14 +5,15 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
-import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.example.leasebroker.v1.CallError;
+import com.example.leasebroker.v1.ClaimBatchResponse;
 import com.example.leasebroker.v1.CompleteRequest;
 import com.example.leasebroker.v1.LeaseServiceGrpc.LeaseServiceBlockingStub;
 import com.example.leasebroker.v1.NextClaim;
 import com.example.leasebroker.v1.Outcome;
+import com.example.leasebroker.v1.SettleResult;
 import com.example.leasebroker.v1.WakeRequest;
 import com.google.protobuf.Any;
 import com.google.rpc.Code;
@@ -37,6 +38,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -179,8 +181,53 @@ class ScriptedBrokerTest {
     assertEquals(
         List.of(
             "queue work: item 0 (attempt 1): processed, but another worker may process it again: moved",
-            "queue work: items " + named + " and 1 others: the lease has ended before the handler: moved"),
+            "queue work: items " + named + " and 1 other: the lease has ended before the handler: moved"),
         List.copyOf(log.warnings));
+  }
+
+  @Test
+  void endingsThatAreNotAppliedAreLogged() {
+    WarningLog log = new WarningLog();
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", log), new EventLog("work", null, log));
+    List<HeldLease> leases = Stream.of("a", "b", "c", "d").map(key -> new HeldLease(Item.of(key, Map.of()))).toList();
+    new Run(state, leases);
+    List<Ending> endings =
+        List.of(
+            Ending.completed(leases.get(0), null),
+            Ending.completed(leases.get(1), null),
+            Ending.failed(leases.get(2), ""),
+            Ending.released(leases.get(3), null));
+    state.update(() -> endings.forEach(state::settle));
+    Settler settler = new Settler(state, null, null, error -> {});
+    List<SettleResult> results =
+        Stream.of(Outcome.OUTCOME_LEASE_LOST, Outcome.OUTCOME_GONE).map(outcome -> SettleResult.newBuilder().setOutcome(outcome).build()).toList();
+    var settlement = new Settler.Settlement(results, ClaimBatchResponse.getDefaultInstance(), null);
+    settler.note(call(state, endings.subList(0, 2)), new Caller.Answer<>(settlement, 0, 0, 0, 1));
+    Failure failure = Failure.of(Status.Code.UNAVAILABLE, "no answer", Failure.APPLIED_UNKNOWN);
+    settler.note(call(state, endings.subList(2, 3)), new LeaseBrokerException("Fail", failure));
+    settler.note(call(state, endings.subList(3, 4)), new LeaseBrokerException("Release", failure));
+    String processed = " (attempt 1): processed, but another worker may process it again: ";
+    assertEquals(
+        List.of(
+            "queue work: item a" + processed + "the broker has ended the lease",
+            "queue work: item b" + processed + "the row is gone",
+            "queue work: item c" + processed + "Fail: UNAVAILABLE: no answer",
+            "queue work: item d (attempt 1): the lease has ended before the handler: Release: UNAVAILABLE: no answer"),
+        List.copyOf(log.warnings));
+  }
+
+  private static Settler.Call call(State state, List<Ending> group) {
+    return new Settler.Call(group, 0, null, new Way(state, group));
+  }
+
+  @Test
+  void checkpointAfterTheEndOfTheHandlerIsDropped() {
+    System.Logger logger = System.getLogger("test");
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
+    HeldLease lease = new HeldLease(Item.of("1", Map.of()));
+    state.update(() -> state.settle(Ending.completed(lease, null)));
+    state.update(() -> state.saveCheckpoint(lease, new byte[65_537]));
+    assertFalse(state.isRefused(65_537));
   }
 
   @Test
@@ -214,18 +261,16 @@ class ScriptedBrokerTest {
 
   @Test
   void lastReleaseOfClaimsEndsWithTheStop() throws Exception {
-    try (ScriptedBroker broker = new ScriptedBroker(InsecureServerCredentials.create())) {
-      broker.ignoresReleases = true;
-      System.Logger logger = System.getLogger("test");
-      State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
-      state.abandoned.add("one");
-      Transport transport = new Transport(List.of(broker.address()), Credentials.plaintext(), text -> {});
-      Caller caller = new Caller(transport, null, failure -> {}, retry -> {});
-      Poller poller = new Poller(state, caller, null, error -> {});
-      assertTimeout(Duration.ofSeconds(2), () -> poller.releaseAbandoned(true, Clock.now()));
-      assertEquals(List.of("one"), state.abandoned);
-      transport.close();
-    }
+    System.Logger logger = System.getLogger("test");
+    State state = new State(Options.of(Queue.of("work", (item, context) -> null), "worker", logger), new EventLog("work", null, logger));
+    state.abandoned.add("one");
+    // No server listens there.
+    Transport transport = new Transport(List.of("127.0.0.1:1"), Credentials.plaintext(), text -> {});
+    List<Failure> attempts = new ArrayList<>();
+    new Poller(state, new Caller(transport, null, attempts::add, retry -> {}), null, error -> {}).releaseAbandoned(true, Clock.now());
+    assertEquals(1, attempts.size());
+    assertEquals(List.of("one"), state.abandoned);
+    transport.close();
   }
 
   @Test
