@@ -33,7 +33,7 @@ async fn stream_errors_close_the_connection() {
             }
         }
         connection.wait_until_closed();
-        connection.received().goaway.clone()
+        connection.received().goaway
     })
     .await;
     // The streams are cut requests too, and their limit closes the connection without GOAWAY. Either limit can be reached first.
