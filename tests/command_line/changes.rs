@@ -370,6 +370,26 @@ fn interrupted_operation_of_a_database_is_continued() {
     assert_eq!(count(&workspace, "lease_state = 0"), 4);
 }
 
+#[test]
+fn operation_of_a_newer_version_is_not_continued() {
+    let workspace = Workspace::with(QUEUES);
+    assert_eq!(workspace.store("schema apply").code, 0);
+    let id = uuid::Uuid::from_u128(7);
+    let teleport = format!(
+        "INSERT INTO lease_broker_operation (id, queue, kind, slot, definition, actor, reason, create_time)
+        VALUES (X'{}', 'work', 'teleport', 'teleport', '{{}}', '', '', 1)",
+        id.simple()
+    );
+    workspace
+        .database()
+        .execute_batch(&teleport)
+        .expect("stored");
+    let refused = workspace.store(&format!("operations continue {id}"));
+    let cancel = format!("operations cancel {id}");
+    fails(&refused, 64, &["newer version", &cancel]);
+    assert_eq!(workspace.store(&cancel).code, 0);
+}
+
 /// Replaces a table by one that does not fit its queue.
 fn break_table(workspace: &Workspace, table: &str) {
     let other = format!("DROP TABLE {table}; CREATE TABLE {table} (id INTEGER PRIMARY KEY)");
