@@ -171,10 +171,14 @@ fn set_key_placeholders(placeholders: &mut Placeholders, key: &[Column]) {
             list(&|number, _| format!("{alias}.lb_k{number}")),
         );
     }
+    // A converted value has no name of its own, and only results whose first name begins with `lb_` are read.
     for (placeholder, alias) in [("d_key_values", "d"), ("k_key_values", "k")] {
         placeholders.insert(
             placeholder,
-            list(&|number, column| as_read(&format!("{alias}.lb_k{number}"), column)),
+            list(&|number, column| {
+                let value = as_read(&format!("{alias}.lb_k{number}"), column);
+                format!("{value} AS lb_k{number}")
+            }),
         );
     }
     placeholders.insert(
