@@ -120,8 +120,8 @@ impl IntakeLimits {
                     connection.count_request_bytes(part.as_ref().map_or(0, Bytes::len));
                 }
                 None if body.is_end_stream() => break,
-                // The stream was reset. hyper hides a reset without an error: the body ends, but not its stream. Nobody reads this
-                // answer, but the metrics count it.
+                // The stream was reset. hyper hides a reset without an error: the body ends, but not its stream. The caller does not
+                // read this answer. The metrics count it.
                 _ => return Err(Status::cancelled("the caller has cancelled the call")),
             }
         }

@@ -15,8 +15,8 @@ use crate::{LatestTime, QueueIndex, Reaped, StoreError};
 
 /// The most rows that one run leaves as they are because a constraint or a trigger refuses their change. Each costs a batch.
 const MAX_REFUSED: usize = 50;
-/// The number of batches that are sent while the clock of the server is in doubt. If each took so long that its duration explains the
-/// time of the clock, the clock counts as one that was not stepped.
+/// The maximum number of batches of one run that end no lease because the server's clock may have been stepped. If the duration of each
+/// explains the time of the clock, the clock counts as correct.
 const MAX_SLOW: usize = 3;
 
 impl MssqlOperations {
